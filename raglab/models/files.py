@@ -132,14 +132,14 @@ def find_model(name: str | None, *, download: bool = False) -> ModelFiles:
     return _named_files(f"{repository}@{folder.name}", folder)
 
 
-def pinned_name(name: str, *, download: bool = False) -> str:
+def pinned_name(model_name: str, *, download: bool = False) -> str:
     """Name under which `find_model` finds the same files later, wherever a branch moves.
 
     A folder, or name@commit.
     """
-    if Path(name).expanduser().is_dir():
-        return name
-    return f"{name.partition('@')[0]}@{find_model(name, download=download).folder.name}"
+    if Path(model_name).expanduser().is_dir():
+        return model_name
+    return f"{model_name.partition('@')[0]}@{find_model(model_name, download=download).folder.name}"
 
 
 def _named_files(name_stem: str, folder: Path) -> ModelFiles:

@@ -169,8 +169,8 @@ class Encoder:
         special_ids = self._special_ids()
         tokenizer: Any = self.model.tokenizer
         if not getattr(tokenizer, "is_fast", False):
-            rule = "an encoder must say which characters a token stands for"
-            refuse(rule, f"{self.name}, whose tokenizer does not", "choose another encoder")
+            offsets_rule = "an encoder must say which characters a token stands for"
+            refuse(offsets_rule, f"{self.name}, whose tokenizer does not", "choose another encoder")
         prompt_text = self.prompts.query if query else self.prompts.passage
         n_prompt_tokens = sum(
             token_id not in special_ids for token_id in tokenizer(prompt_text)["input_ids"]
@@ -180,7 +180,7 @@ class Encoder:
             "truncation": True,
             "max_length": self.max_tokens,
         }
-        encoded_texts = tokenizer([prompt_text + text for text in texts], **tokenizer_options)
+        encoded_texts = tokenizer([prompt_text + passage for passage in texts], **tokenizer_options)
         token_spans = []
         for token_ids, character_spans in zip(
             encoded_texts["input_ids"], encoded_texts["offset_mapping"], strict=True
@@ -345,8 +345,8 @@ def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
     identifier, model = open_cross_encoder(name, download=download)
     if model.config.num_labels != 1:
         shown_labels = f"{model.config.num_labels} from {identifier}"
-        rule = "a cross-encoder must give one logit a pair"
-        refuse(rule, shown_labels, "choose one trained for ranking (num_labels 1)")
+        logit_rule = "a cross-encoder must give one logit a pair"
+        refuse(logit_rule, shown_labels, "choose one trained for ranking (num_labels 1)")
     return CrossEncoder(identifier, model)
 
 
@@ -367,8 +367,8 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
         if label_name.lower().startswith("entail")
     ]
     if len(entailment_ids) != 1 or len(names_by_label) < 2:
-        rule = "an NLI model must have one label named entailment"
-        refuse(rule, f"{names_by_label} from {identifier}", "choose another")
+        label_rule = "an NLI model must have one label named entailment"
+        refuse(label_rule, f"{names_by_label} from {identifier}", "choose another")
     return Nli(identifier, entailment_ids[0], model)
 
 
@@ -410,15 +410,15 @@ class CausalModel:
             )
         )
 
-    def ids(self, text: str) -> list[int]:
+    def ids(self, plain_text: str) -> list[int]:
         """Tokens of a text.
 
         Nothing is put around it, and half a surrogate pair is a question mark.
         """
-        text = text.encode("utf-8", "replace").decode("utf-8")
+        plain_text = plain_text.encode("utf-8", "replace").decode("utf-8")
         return [
             int(token_id)
-            for token_id in self.tokenizer(text, add_special_tokens=False)["input_ids"]
+            for token_id in self.tokenizer(plain_text, add_special_tokens=False)["input_ids"]
         ]
 
     def text(self, ids: Sequence[int]) -> str:
@@ -548,42 +548,44 @@ def causal_model_name(name: str, *, download: bool = False) -> str:
     return _causal_files(name, download=download)[0]
 
 
-def _causal_files(name: str, *, download: bool) -> tuple[str, Path, Path | None]:
+def _causal_files(model_name: str, *, download: bool) -> tuple[str, Path, Path | None]:
     """Identifier, folder and, where it is one, file in GGUF of a causal language model."""
-    if gguf_path := _gguf_file(name):
+    if gguf_path := _gguf_file(model_name):
         return f"{gguf_path.stem}@{file_digest(gguf_path)}", gguf_path.parent, gguf_path
-    model_files = find_model(str(name), download=download)
+    model_files = find_model(str(model_name), download=download)
     return model_files.identifier, model_files.folder, None
 
 
-def check_causal_name(name: str | os.PathLike[str]) -> None:
+def check_causal_name(model_name: str | os.PathLike[str]) -> None:
     """Stop if a causal language model is named by a path that does not exist.
 
     Raises:
       ValueError: see above.
     """
-    model_path = Path(name).expanduser()
+    model_path = Path(model_name).expanduser()
     is_path = (
         model_path.is_absolute()
         or model_path.suffix == ".gguf"
-        or str(name).startswith((".", "~"))
+        or str(model_name).startswith((".", "~"))
         or len(model_path.parts) > 2
     )
     if is_path and not model_path.exists():
-        rule = "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
-        refuse(rule, f"{visible(str(name))!r}, which does not exist", "correct the path")
+        path_rule = (
+            "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
+        )
+        refuse(path_rule, f"{visible(str(model_name))!r}, which does not exist", "correct the path")
     if model_path.is_file() and model_path.suffix != ".gguf":
-        rule = "a file of a model must be in GGUF and end in .gguf"
-        refuse(rule, repr(visible(str(name))), "name its folder")
+        path_rule = "a file of a model must be in GGUF and end in .gguf"
+        refuse(path_rule, repr(visible(str(model_name))), "name its folder")
 
 
-def _gguf_file(name: str) -> Path | None:
+def _gguf_file(model_name: str) -> Path | None:
     """GGUF file a path names, or that stands alone in a folder without weights in safetensors.
 
     Raises:
       ValueError: several such files stand in the folder.
     """
-    model_path = Path(name).expanduser()
+    model_path = Path(model_name).expanduser()
     if model_path.suffix == ".gguf" and model_path.is_file():
         return model_path
     gguf_paths = (

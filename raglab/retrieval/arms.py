@@ -93,7 +93,11 @@ def check_arm(requested_arm: str, index_arms: Collection[str]) -> None:
 
 def live_arms() -> tuple[str, ...]:
     """Arms that may answer live and whose room is installed."""
-    return tuple(arm for arm in LIVE_ARMS if not ARMS[arm].room or ARMS[arm].room in installed())
+    return tuple(
+        arm_name
+        for arm_name in LIVE_ARMS
+        if not ARMS[arm_name].room or ARMS[arm_name].room in installed()
+    )
 
 
 def arm_rows(arms: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:

@@ -80,7 +80,7 @@ def plain_words(text: str) -> list[str]:
       ['mrs', 'whitcombe', 'no', '7714', '0263', '7500']
     """
     ungrouped_text = _GROUPED_DIGITS.sub("", folded(text))
-    return [word[0] for word in whole_words(ungrouped_text) if word[0] != "s"]
+    return [word_match[0] for word_match in whole_words(ungrouped_text) if word_match[0] != "s"]
 
 
 def beginning(word: str) -> str:
@@ -93,7 +93,7 @@ def beginning(word: str) -> str:
     return word[:BEGINNING_LETTERS]
 
 
-def codes_in(text: str) -> list[str]:
+def codes_in(passage: str) -> list[str]:
     """Identifiers in order: numbers of policies and accounts, forms, files.
 
     Amounts, dates and spans of years are none.
@@ -104,7 +104,7 @@ def codes_in(text: str) -> list[str]:
     """
     return [
         code_match.group()
-        for code_match in _CODE_PATTERN.finditer(text)
+        for code_match in _CODE_PATTERN.finditer(passage)
         if _is_code(code_match.group())
     ]
 
@@ -158,7 +158,7 @@ def lexicon(names: Iterable[str]) -> Lexicon:
     )
 
 
-def spot_names(words: Sequence[str], known: Lexicon) -> list[Spot]:
+def spot_names(folded_words: Sequence[str], known_names: Lexicon) -> list[Spot]:
     """Known names in folded words: at each word the longest first, and shorter ones inside it too.
 
     Example:
@@ -166,16 +166,18 @@ def spot_names(words: Sequence[str], known: Lexicon) -> list[Spot]:
       [Spot(at=0, length=2, number=0), Spot(at=2, length=1, number=1)]
     """
     name_spots = []
-    for position, word in enumerate(words):
+    for position, first_word in enumerate(folded_words):
         first_letters = (
-            word[:_LOOKUP_LETTERS]
-            if len(word) >= _LOOKUP_LETTERS
-            else "".join(words[position : position + _LOOKUP_LETTERS])[:_LOOKUP_LETTERS]
+            first_word[:_LOOKUP_LETTERS]
+            if len(first_word) >= _LOOKUP_LETTERS
+            else "".join(folded_words[position : position + _LOOKUP_LETTERS])[:_LOOKUP_LETTERS]
         )
-        if first_letters not in known.heads and first_letters[:-1] not in known.heads:
+        if first_letters not in known_names.heads and first_letters[:-1] not in known_names.heads:
             continue
-        for n_words in range(min(LONGEST_NAME_WORDS, len(words) - position), 0, -1):
-            name_number = known.places.get("".join(words[position : position + n_words]))
+        for n_words in range(min(LONGEST_NAME_WORDS, len(folded_words) - position), 0, -1):
+            name_number = known_names.places.get(
+                "".join(folded_words[position : position + n_words])
+            )
             if name_number is not None:
                 name_spots.append(Spot(position, n_words, name_number))
     return name_spots
@@ -198,9 +200,9 @@ def longest(spots: Sequence[Spot]) -> list[Spot]:
     return sorted(disjoint_spots)
 
 
-def _is_code(text: str) -> bool:
-    n_digits = sum(character.isdigit() for character in text)
-    code_parts = _CODE_SEPARATOR.split(text)
+def _is_code(code_text: str) -> bool:
+    n_digits = sum(character.isdigit() for character in code_text)
+    code_parts = _CODE_SEPARATOR.split(code_text)
     if all(code_part.isdigit() for code_part in code_parts):
         # dates and spans of years are none: 2024/25, 01/04/2025, 2025-04-01
         year_parts = [
@@ -214,7 +216,7 @@ def _is_code(text: str) -> bool:
         return n_digits >= SHORTEST_DIGIT_CODE and not is_calendar
     return (
         n_digits > 0
-        and any(character.isupper() for character in text)
+        and any(character.isupper() for character in code_text)
         and any(code_part.isdigit() or code_part.isupper() for code_part in code_parts)
     )
 

@@ -11,20 +11,24 @@ FLAT_UP_TO = 100_000  # chunks of which an exact index in memory answers in abou
 STORED_KIND = "sqfp16"  # as FAISS names it: vectors in float16, every one of them compared
 
 
-def check_kind(kind: str) -> None:
+def check_kind(index_kind: str) -> None:
     """Stop at a kind of index that is none.
 
     Raises:
       ValueError: an unknown kind.
     """
     known_kinds = ("auto", *get_args(Kind), STORED_KIND)
-    if kind not in known_kinds:
-        message = f"index must be one of {', '.join(known_kinds)}, got {kind!r}."
+    if index_kind not in known_kinds:
+        message = f"index must be one of {', '.join(known_kinds)}, got {index_kind!r}."
         raise ValueError(message)
 
 
 def sized_kind(
-    kind: str, n: int, n_pictures: Callable[[], int] = lambda: 0, *, cached: bool = True
+    index_kind: str,
+    n_chunks: int,
+    n_pictures: Callable[[], int] = lambda: 0,
+    *,
+    cached: bool = True,
 ) -> Any:  # noqa: ANN401 - a literal
     """Kind of index that n chunks get: what is named; of `auto` that on disk above 100,000.
 
@@ -40,12 +44,12 @@ def sized_kind(
       >>> sized_kind("auto", 100_000), sized_kind("auto", 100_001)
       ('flat', 'sqfp16')
     """
-    if kind == STORED_KIND and ((picture_count := n_pictures()) or not cached):
+    if index_kind == STORED_KIND and ((picture_count := n_pictures()) or not cached):
         message = (
             f"index={STORED_KIND!r} holds texts alone, beside a cache of embeddings, got "
             f"{f'{picture_count} pictures' if picture_count else 'no cache'}; take index='auto'."
         )
         raise ValueError(message)
-    if kind != "auto":
-        return kind
-    return "flat" if n <= FLAT_UP_TO or not cached or n_pictures() else STORED_KIND
+    if index_kind != "auto":
+        return index_kind
+    return "flat" if n_chunks <= FLAT_UP_TO or not cached or n_pictures() else STORED_KIND

@@ -429,6 +429,7 @@ def build_indexes(
     embedded_texts = [*texts, *(texts[position][:ANCHOR_CHARACTERS] for position in long_positions)]
     anchors = np.arange(len(texts))
     anchors[long_positions] = len(texts) + np.arange(len(long_positions))
+    # An index on disk is shared by processes and lies next to the cache of its embeddings.
     if kind == STORED_KIND and cache is not None:
         stored_index: StoredIndex = extension(
             "stored_index", "scale", f"an index of kind {STORED_KIND}"
@@ -452,9 +453,10 @@ def build_indexes(
     vectors[len(texts) :] = embed(encoder, embedded_texts[len(texts) :], cache).vectors
     tokens_by_text = dict(zip(passage_texts, text_embeddings.tokens or [], strict=False))
     dense = dense_index(vectors[:n_chunks], kind)
+    # Texts and pictures get an index each where there are both: their distances do not compare.
     kind_positions = (text_positions[text_positions < n_chunks], picture_positions)
     kind_indexes = (
-        tuple((position, dense_index(vectors[position], kind)) for position in kind_positions)
+        tuple((positions, dense_index(vectors[positions], kind)) for positions in kind_positions)
         if all(map(len, kind_positions))
         else ()
     )

@@ -202,43 +202,48 @@ def rerank_chunks(
     queries: Queries,
     fused: tuple[Values, Ids],
     reranker: Reranker | None,
-    width: int,
-    rows: BestTableRows | None = None,
+    n_reranked: int,
+    table_rows: BestTableRows | None = None,
 ) -> RankedHits:
-    """Fused hits with the reranker's scores of the first `width`.
+    """Fused hits with the reranker's scores of the first `n_reranked`.
 
     Those go first, by (s_rerank, s_hybrid, position).
 
     Args:
-      rows: the best rows of tables in the chunks. A row stands for its chunk where it is nearer to
-        the question, and s_rerank = (the better of chunk and row + ROW_SHARE · search score of the
+      table_rows: the best rows of tables in the chunks. A row stands for its chunk if it is nearer
+        to the question, and s_rerank = (the better of chunk and row + ROW_SHARE · search score of the
         row) / (1 + ROW_SHARE), in [0, 1]; None has no rows.
     """
     s_hybrid, chunk_ids = fused
     s_rerank, s_raw = np.full(chunk_ids.shape, np.nan), np.full(chunk_ids.shape, np.nan)
     final_ranks = np.broadcast_to(np.arange(chunk_ids.shape[1]), chunk_ids.shape).copy()
     shown_ids = chunk_ids.copy()
-    if reranker is not None and width:
-        reranked_ids = chunk_ids[:, :width]
+    if reranker is not None and n_reranked:
+        reranked_ids = chunk_ids[:, :n_reranked]
         raw_scores, hit_scores = reranker.scores(queries.texts, indexes.texts, reranked_ids)
-        if rows is not None:
-            row_ids = rows.place[:, :width]
+        if table_rows is not None:
+            row_ids = table_rows.place[:, :n_reranked]
             raw_row_scores, row_scores = reranker.scores(queries.texts, indexes.texts, row_ids)
             with np.errstate(invalid="ignore"):
                 is_row_nearer = row_scores > hit_scores
-            shown_ids[:, :width], raw_scores = (
+            shown_ids[:, :n_reranked], raw_scores = (
                 np.where(is_row_nearer, row_ids, reranked_ids),
                 np.where(is_row_nearer, raw_row_scores, raw_scores),
             )
-            best_scores = np.fmax(hit_scores, row_scores) + ROW_SHARE * rows.share[:, :width]
+            best_scores = (
+                np.fmax(hit_scores, row_scores) + ROW_SHARE * table_rows.share[:, :n_reranked]
+            )
             hit_scores = _round_scores(best_scores / (1.0 + ROW_SHARE))
-        s_rerank[:, :width], s_raw[:, :width] = hit_scores, raw_scores
-        score_order = np.lexsort((reranked_ids, -s_hybrid[:, :width], -hit_scores), axis=-1)
+        s_rerank[:, :n_reranked], s_raw[:, :n_reranked] = hit_scores, raw_scores
+        score_order = np.lexsort((reranked_ids, -s_hybrid[:, :n_reranked], -hit_scores), axis=-1)
         np.put_along_axis(
-            final_ranks, score_order, np.broadcast_to(np.arange(width), score_order.shape), axis=-1
+            final_ranks,
+            score_order,
+            np.broadcast_to(np.arange(n_reranked), score_order.shape),
+            axis=-1,
         )
     return RankedHits(
-        shown_ids, np.where(chunk_ids >= 0, final_ranks, -1), s_hybrid, s_rerank, s_raw, width
+        shown_ids, np.where(chunk_ids >= 0, final_ranks, -1), s_hybrid, s_rerank, s_raw, n_reranked
     )
 
 

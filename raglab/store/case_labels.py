@@ -110,6 +110,7 @@ def labelled_set(
         faults.add(
             Where(set_name), "a labelled set must have at least one case", "add cases", "none"
         )
+    # All faults are collected before any stops the load: a person corrects a file in one go.
     mapped_splits: Counter[str] = Counter()
     case_ids: set[str] = set()
     cases = []
@@ -129,6 +130,7 @@ def labelled_set(
         elif our_split != case.split and our_split is not None:
             mapped_splits[f"{case.split!r} as {our_split}"] += 1
         cases.append(case._replace(split=our_split))
+    # Published sets repeat questions with other labels: a fault in our own form alone.
     notes = (
         [f"splits are read as ours (rule S6.5): {_counts(mapped_splits)}"] if mapped_splits else []
     )
@@ -136,6 +138,7 @@ def labelled_set(
         [location for location, _ in placed_cases], cases, faults if in_our_form else None
     )
     faults.stop()
+    # Only a person who wrote the set can have meant a path or a key in another way.
     if in_our_form:
         sources_of_cases = ((case, source) for case in cases for source in case_sources(case))
         outside_sources = [
@@ -145,8 +148,8 @@ def labelled_set(
             first_case, source = map(shown_value, outside_sources[0])
             notes.append(
                 f"{len({case_id for case_id, _ in outside_sources}):,} of {len(cases):,} cases "
-                f"name sources outside a corpus, first {source} in {first_case}; write paths from the "
-                "corpus' folder"
+                f"name sources outside a corpus, first {source} in {first_case}; write paths from "
+                "the corpus' folder"
             )
         known_extras = KNOWN_EXTRA_KEYS.union(stated_extras)
         unread_extras = Counter(
@@ -293,13 +296,15 @@ def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
     ]
 
 
-def join_groups(group_of: dict[Member, list[Member]], first: Member, second: Member) -> None:
+def join_groups(
+    group_of: dict[Member, list[Member]], first_member: Member, second_member: Member
+) -> None:
     """Make one group of those of two members.
 
     Args:
       group_of: list of each member's group, which all of them share.
     """
-    smaller_group, larger_group = sorted((group_of[first], group_of[second]), key=len)
+    smaller_group, larger_group = sorted((group_of[first_member], group_of[second_member]), key=len)
     if smaller_group is not larger_group:
         larger_group += smaller_group
         group_of.update(dict.fromkeys(smaller_group, larger_group))

@@ -207,9 +207,10 @@ class Database:
             sql.Column("value", sql.BigInteger),
         )
         self._own, self._beside = tuple(tables), tuple(beside)
-        self._names = {table.name for table in tables}
+        self._names = {event_table.name for event_table in tables}
         self._tables = {
-            table.name: (table, _sql_table(table, table_metadata)) for table in (*tables, *beside)
+            event_table.name: (event_table, _sql_table(event_table, table_metadata))
+            for event_table in (*tables, *beside)
         }
         is_event_row = self._numbers.c.name == "event"
         self._last = sql.select(self._numbers.c.value).where(is_event_row)
@@ -521,7 +522,7 @@ _URL_LOGIN = re.compile(r"//\S{0,500}@")
 _PLAIN_USER = re.compile(r"[\w.+-]*")
 
 
-def masked_url(place: str | Path) -> str:
+def masked_url(log_place: str | Path) -> str:
     r"""Place of a log without its secrets: no password, nothing that follows the question mark.
 
     Example:
@@ -533,12 +534,12 @@ def masked_url(place: str | Path) -> str:
       ... )
       ('postgresql//***@db/rag', 'postgresql://***@db/rag')
     """
-    if "://" not in str(place):  # a path, or a URL with a slip before its user
-        return _URL_LOGIN.sub("//***@", str(place).partition("password=")[0])
+    if "://" not in str(log_place):  # a path, or a URL with a slip before its user
+        return _URL_LOGIN.sub("//***@", str(log_place).partition("password=")[0])
     # a URL inside another is written with its password as part of a path
-    if str(place).count("://") > 1:
-        return masked_passwords(str(place))
-    parsed_url = _url(place)
+    if str(log_place).count("://") > 1:
+        return masked_passwords(str(log_place))
+    parsed_url = _url(log_place)
     masked_text = parsed_url.set(query={}).render_as_string(hide_password=True) + (
         f"?{_MASK}" if parsed_url.query else ""
     )
@@ -550,33 +551,33 @@ def masked_url(place: str | Path) -> str:
     return masked_text if is_plain else _URL_LOGIN.sub("//***@", masked_text)
 
 
-def check_no_folder(place: str | Path, log_name: str) -> None:
+def check_no_folder(log_place: str | Path, log_name: str) -> None:
     """Refuse a folder as the place of a log.
 
     Args:
-      place: a path, or a URL with `://`.
+      log_place: a path, or a URL with `://`.
       log_name: name of the log in the folder of an index.
 
     Raises:
       InputError: the place is a folder.
     """
-    if "://" not in str(place) and Path(place).is_dir():
+    if "://" not in str(log_place) and Path(log_place).is_dir():
         raise input_error(
-            place,
+            log_place,
             "a log must be a file or a URL",
-            f"an index keeps this log in {Path(place) / log_name}",
+            f"an index keeps this log in {Path(log_place) / log_name}",
             "a folder",
         )
 
 
-def _url(place: str | Path) -> URL:
-    if "://" not in str(place) and "password=" not in str(place):  # a DSN is no path
-        return URL.create("sqlite", database=str(Path(place).absolute()))
+def _url(log_place: str | Path) -> URL:
+    if "://" not in str(log_place) and "password=" not in str(log_place):  # a DSN is no path
+        return URL.create("sqlite", database=str(Path(log_place).absolute()))
     try:
-        return make_url(str(place))
+        return make_url(str(log_place))
     except (ArgumentError, ValueError):
         raise input_error(
-            (str(place).partition("://")[0] if "://" in str(place) else "") + "://" + _MASK,
+            (str(log_place).partition("://")[0] if "://" in str(log_place) else "") + "://" + _MASK,
             "a log must be a path or a URL such as postgresql://user@host/name",
             "correct the URL",
         ) from None

@@ -307,6 +307,7 @@ def frame_trace(
     hit_table = read_hits(
         frame, columns, score, [*query_columns, *hit_columns, *groups], frame_name
     )
+    # Every reader notes its faults in `hit_table`, which stops once for all of them.
     cases, case_groups = hit_cases(hit_table, groups, query_columns)
     passages, chunk_groups = hit_chunks(hit_table, hit_columns)
     arm_groups, depths = hit_places(hit_table)
@@ -331,6 +332,7 @@ def frame_trace(
         )
     hit_table.faults.stop()
     check_clear(cases, _meanings(cases, passages))
+    # A row belongs to one cell of the grid (case, arm, depth), as one number.
     cell_shape = (len(cases), len(arm_groups.names), int(depths.max()) + 1)
     cell_numbers = np.ravel_multi_index((case_groups.of_row, arm_groups.of_row, depths), cell_shape)
     hit_rows = _Rows(
@@ -351,6 +353,7 @@ def frame_trace(
     trace = _trace(
         hit_rows, sorted_hits, gates_off, score, columns, policy or PolicyData.from_mapping()
     )
+    # A case has the signals of its first hit; a frame in another order would give other values.
     is_unsorted = np.ones(hit_rows.n_cells, dtype=bool)
     for signal, column_name, row_values in measured_signals:
         signal_values = row_values[case_groups.first]

@@ -316,6 +316,7 @@ def hit_cases(
       groups: columns whose values group the cases, see `raglab.gating.case_groups.group_value`.
       queries: columns of signals of the query.
     """
+    # Without ids a question is a case, as most exports of hits have no other name for it.
     case_field = "case_id" if "case_id" in hits.cells else "query"
     numbering = hits.numbered(case_field)
     hits.check(
@@ -326,6 +327,7 @@ def hit_cases(
     )
     case_columns = hits.some(("query", "expect_status", *CASE_COLUMNS, *_LOGGED_FIELDS))
     raw_columns = hits.table.columns
+    # What is said of a case must be the same in each of its rows, or hits would be mixed up.
     cells_by_group = {group_name: raw_columns[group_name] for group_name in groups}
     hits.check_same(
         case_columns
@@ -345,6 +347,7 @@ def hit_cases(
         case_fields = read_record(case_line, _CaseRow, hits.faults, hits.places.heads)
         if case_fields is None:
             continue
+        # Questions are too long for ids, so cases named by their question are numbered.
         case_id = case_name if case_field == "case_id" else f"q{case_number + 1}"
         extra_fields = {
             field_name: getattr(case_fields, field_name)

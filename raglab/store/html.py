@@ -145,7 +145,7 @@ def html_document(
     )
 
 
-def _check_end(parsed_page: LexborHTMLParser, text: str) -> None:
+def _check_end(parsed_page: LexborHTMLParser, page_text: str) -> None:
     """Stop if a comment or a hidden element is not closed and so hides the rest of the page."""
     open_tags = set()  # nodes that reach to the end
     for root_node in (parsed_page.root, parsed_page.head):
@@ -153,7 +153,7 @@ def _check_end(parsed_page: LexborHTMLParser, text: str) -> None:
         while deepest_node is not None:
             open_tags.add((deepest_node.tag or "").lstrip("-"))
             deepest_node = deepest_node.last_child
-    lower_text = text.lower()
+    lower_text = page_text.lower()
     for tag_name in open_tags.intersection(("comment", *_ENDLESS_TAGS)):
         opening_tag, closing_tag = (
             ("<!--", "-->") if tag_name == "comment" else (f"<{tag_name}", f"</{tag_name}")
@@ -164,7 +164,7 @@ def _check_end(parsed_page: LexborHTMLParser, text: str) -> None:
                 UNNAMED,
                 f"a {tag_name} must end with {closing_tag}",
                 "close it",
-                shown_value(text[last_opening : last_opening + 60]),
+                shown_value(page_text[last_opening : last_opening + 60]),
             )
 
 

@@ -434,6 +434,7 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
         for source, file_path in folder_paths.items()
         if file_path.suffix.lower() in endings
     }
+    # The caption of a picture is a part of that picture, and no document of its own.
     caption_paths = {
         caption_file(file_path)
         for file_path in document_paths.values()
@@ -475,6 +476,7 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     reasons_by_kind: defaultdict[str, list[str]] = defaultdict(list)
     for file_error in errors:
         reasons_by_kind[_ERROR_KINDS.get(type(file_error), _UNREAD_FILES)].append(str(file_error))
+    # An unreadable file is a warning as long as any other can be read.
     if not placed_chunks:
         raise errors[0] if len(errors) == 1 else InputError(f"{folder}: {counted(reasons_by_kind)}")
     for file_path in folder_paths.values():

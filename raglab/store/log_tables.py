@@ -120,10 +120,10 @@ _STATE_COLUMNS = {  # columns that an event has
 }
 
 
-def events(log: Entries, after: int = 0) -> Iterator[Event]:
+def events(log_entries: Entries, after: int = 0) -> Iterator[Event]:
     """What happened after a number, in order."""
     event_streams = (
-        log.rows(table_name, columns=event_columns, after=after)
+        log_entries.rows(table_name, columns=event_columns, after=after)
         for table_name, event_columns in _STATE_COLUMNS.items()
     )
     choice_rows: dict[str, dict[str, Any]] = {}
@@ -134,7 +134,9 @@ def events(log: Entries, after: int = 0) -> Iterator[Event]:
             choice_rows[request_id] = event_row
             yield Event(event_number, "choice", request_id, event_row["arm"], event_row["features"])
             continue
-        choice_row = choice_rows.get(request_id) or log.row(CHOICES, request_id=request_id) or {}
+        choice_row = (
+            choice_rows.get(request_id) or log_entries.row(CHOICES, request_id=request_id) or {}
+        )
         event_facts = (request_id, choice_row["arm"], choice_row["features"], event_row["age"])
         if "components" in event_row:
             reward_rows[request_id] = event_row
@@ -148,7 +150,9 @@ def events(log: Entries, after: int = 0) -> Iterator[Event]:
             )
             continue
         reward_row = (
-            reward_rows.get(request_id) or log.row(REWARDS, request_id=request_id) or event_row
+            reward_rows.get(request_id)
+            or log_entries.row(REWARDS, request_id=request_id)
+            or event_row
         )
         components = reward_row["components"] if reward_row["seq"] < event_number else None
         yield Event(

@@ -347,11 +347,11 @@ def _sheet_tables(worksheet: Any, counts_by_kind: Counter[str]) -> Iterator[Bloc
     }
     # a cell over several rows stands in each of them
     merged_texts = {
-        (sheet_row, merged_range.min_col): _cell_text(
+        (row_number, merged_range.min_col): _cell_text(
             worksheet.cell(merged_range.min_row, merged_range.min_col)
         )
         for merged_range in worksheet.merged_cells.ranges
-        for sheet_row in range(
+        for row_number in range(
             merged_range.min_row + 1, min(merged_range.max_row, worksheet.max_row) + 1
         )
     }
@@ -367,6 +367,7 @@ def _sheet_tables(worksheet: Any, counts_by_kind: Counter[str]) -> Iterator[Bloc
         counts_by_kind["hidden cells"] += sum(
             sheet_cell.value is not None for sheet_cell in {*sheet_row}.difference(visible_cells)
         )
+        # A row that is hidden as a whole does not part two tables, an empty one does.
         if not visible_cells:
             continue
         cell_texts = [
@@ -379,6 +380,7 @@ def _sheet_tables(worksheet: Any, counts_by_kind: Counter[str]) -> Iterator[Bloc
                 sheet_tables.append([])
             sheet_tables[-1].append(cell_texts)
         is_parted = not any(cell_texts)
+    # Leading rows of a single cell are captions: the head is the first wider row.
     for table_rows in sheet_tables:
         row_widths = [sum(map(bool, sheet_row)) for sheet_row in table_rows]
         n_captions = next(

@@ -107,18 +107,23 @@ def load_pack(name: str | Path) -> packs.Pack:
     """
     if str(name) in BUNDLED:
         return BUNDLED[str(name)]
-    place = Path(name)
-    is_in_folder = is_folder(place)
-    pack_paths = sorted((*place.glob("*.yaml"), *place.glob("*.json"))) if is_in_folder else [place]
-    if not pack_paths or not all(is_in_folder or file.is_file() for file in pack_paths):
+    given_path = Path(name)
+    is_in_folder = is_folder(given_path)
+    pack_paths = (
+        sorted((*given_path.glob("*.yaml"), *given_path.glob("*.json")))
+        if is_in_folder
+        else [given_path]
+    )
+    if not pack_paths or not all(is_in_folder or pack_file.is_file() for pack_file in pack_paths):
         raise input_error(
-            place,
+            given_path,
             f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them",
             "correct `pack` in the policy file",
             "none there",
         )
     pack_texts = [
-        read_text(file, MAX_POLICY_BYTES, follow_links=not is_in_folder) for file in pack_paths
+        read_text(pack_file, MAX_POLICY_BYTES, follow_links=not is_in_folder)
+        for pack_file in pack_paths
     ]
     return _pack_of_files(tuple(zip(map(str, pack_paths), pack_texts, strict=True)))
 

@@ -75,9 +75,11 @@ def _sphinx_names() -> Iterator[None]:
     from docutils import nodes
     from docutils.parsers.rst import directives, roles
 
-    def title(name: str, _raw: str, role_text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+    def title(role_name: str, _raw: str, role_text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
         role_text = " ".join(role_text.split()).lstrip("~!")
-        target_mark = "<" if name.rpartition(":")[2] in _TITLED_ROLES else " <"  # before the target
+        target_mark = (
+            "<" if role_name.rpartition(":")[2] in _TITLED_ROLES else " <"
+        )  # before the target
         shown_title = (
             role_text.partition(target_mark)[0].rstrip() if role_text.endswith(">") else role_text
         )
@@ -101,9 +103,11 @@ def _with_default(
 ) -> Any:  # noqa: ANN401
     """Look-up of docutils with a default for names that it does not know, and for own ones."""
 
-    def lookup(name: str, *lookup_arguments: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+    def lookup(directive_name: str, *lookup_arguments: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
         looked_up = (
-            (None, []) if name.lower() in own_names else known_lookup(name, *lookup_arguments)
+            (None, [])
+            if directive_name.lower() in own_names
+            else known_lookup(directive_name, *lookup_arguments)
         )
         return looked_up if looked_up[0] else (default_entry, [])
 

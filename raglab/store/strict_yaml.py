@@ -12,12 +12,12 @@ from raglab.store.files import Where, input_error, shown_value
 from raglab.store.records import MAX_NAME_CHARACTERS
 
 
-def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any:  # noqa: ANN401 - any YAML value
+def load_yaml(yaml_text: str, file_name: str, document_noun: str, *, as_texts: bool = False) -> Any:  # noqa: ANN401 - any YAML value
     """Value of a YAML text.
 
     Args:
-      file: for messages.
-      what: that stands in it, such as "a policy".
+      file_name: for messages.
+      document_noun: that stands in it, such as "a policy".
       as_texts: whether a scalar is the text that stands there; null is None all the same.
 
     Raises:
@@ -25,16 +25,16 @@ def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any
         line.
     """
     line_number: int | None = None
-    if "\ufeff" in text:  # it would become a part of a key that nobody sees
-        line_number = 1 + text.count("\n", 0, text.index("\ufeff"))
+    if "\ufeff" in yaml_text:  # it would become a part of a key that nobody sees
+        line_number = 1 + yaml_text.count("\n", 0, yaml_text.index("\ufeff"))
         raise input_error(
-            Where(file, line_number),
-            f"{what} must hold no byte-order mark but at its beginning",
+            Where(file_name, line_number),
+            f"{document_noun} must hold no byte-order mark but at its beginning",
             "take it away",
             "one",
         )
     try:
-        yaml_loader = (_TextYaml if as_texts else _StrictYaml)(text)
+        yaml_loader = (_TextYaml if as_texts else _StrictYaml)(yaml_text)
         try:
             return yaml_loader.get_single_data()
         except RecursionError:
@@ -48,7 +48,10 @@ def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any
                 f"{error.problem} at column {problem_mark.column + 1}",
             )
     raise input_error(
-        Where(file, line_number), f"{what} must be valid YAML", "correct or remove the line", reason
+        Where(file_name, line_number),
+        f"{document_noun} must be valid YAML",
+        "correct or remove the line",
+        reason,
     )
 
 

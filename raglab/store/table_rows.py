@@ -141,7 +141,9 @@ def _row_parts(
 ) -> Iterator[list[_RowCell]]:
     """Cells of the pieces of a row, which fit as far as it can be parted."""
     row_cells = [
-        _RowCell(column_index, text) for column_index, text in enumerate(cell_texts) if text
+        _RowCell(column_index, cell_text)
+        for column_index, cell_text in enumerate(cell_texts)
+        if cell_text
     ]
     repeats_first = (
         len(row_cells) > 1

@@ -268,6 +268,7 @@ def place_columns(
         and column_name not in column_map.values()
         and names[column_name] not in fields_by_column.values()
     }
+    # A field in two columns is refused: neither of them is right by itself.
     columns_by_field: dict[str, str] = {}
     for column_name, field_name in fields_by_column.items():
         if columns_by_field.setdefault(field_name, column_name) != column_name:
@@ -277,6 +278,7 @@ def place_columns(
                 "drop or rename one of them",
                 f"{columns_by_field[field_name]} and {column_name}",
             )
+    # Columns without a name come from an index that was written with the table.
     unread_columns = [
         column_name
         for column_name in column_names
@@ -291,6 +293,7 @@ def place_columns(
     further_columns = [
         column_name for column_name in unread_columns if column_name not in unused_columns
     ]
+    # A column whose name is close to a missing field is more often a slip than a wish.
     missing_fields = {*names.values()} - columns_by_field.keys()
     near_columns = {
         column_name: likely_fields
@@ -299,6 +302,7 @@ def place_columns(
         and (likely_fields := near_fields(column_name, names, missing_fields, near_names))
     }
     required_missing = [field_name for field_name in required if field_name in missing_fields]
+    # The remedy is a map that the caller can copy, the clearest names first.
     suggested_map: dict[str, str] = {}  # a map that would do
     for column_name, likely_fields in sorted(
         near_columns.items(), key=lambda near_column: len(near_column[1])

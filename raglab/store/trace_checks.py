@@ -112,6 +112,7 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
     hits, n_cases, n_chunks = trace.hits, len(trace.cases), len(trace.chunks)
     yield from _name_rules(trace)
     yield from _hit_rules(hits, (n_cases, len(trace.arms)), n_chunks)
+    # Below this line the shapes of the hits are known to be right.
     cell_shape = hits.chunk.shape[:3]
     for form, (fits_form, key_names) in _META_FORMS.items():
         for key_name in key_names:
@@ -130,6 +131,7 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
             np.abs(hits.l2 - 2 + 2 * hits.cosine) > _COSINE_TOLERANCE,
             hits.l2,
         )
+    # The other parts of a trace are optional, and checked where it has them.
     if trace.pattern_hits is not None:
         yield from _pattern_rules(trace.pattern_hits, n_cases, n_chunks)
     if trace.queries is not None:
@@ -267,6 +269,7 @@ def _hit_rules(hits: Hits, n_cases_and_arms: tuple[int, int], n_chunks: int) -> 
             hits_shape[:3] if field_name == "n_reranked" else hits_shape,
         )
     chunk_indices, hit_ranks, n_reranked = hits.chunk, hits.rank, hits.n_reranked
+    # Padding has no passage: whatever else stands there would be read as a hit.
     is_hit = chunk_indices >= 0
     n_hits = is_hit.sum(axis=-1)
     yield _range("chunk", chunk_indices, -1, n_chunks - 1)

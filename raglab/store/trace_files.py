@@ -28,7 +28,7 @@ from raglab.store.files import (
     make_folder,
     replacing,
 )
-from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
+from raglab.store.parquet import TEXT_TYPE, OversizeError, check_decoded, check_parquet
 from raglab.store.records import case_record, parse_case
 from raglab.store.signal_columns import array_bytes
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
@@ -189,7 +189,7 @@ def read_parquet(parquet_file: pq.ParquetFile, path: Path) -> pa.Table:
     text_paths = [
         leaf.path
         for leaf in leaf_columns
-        if leaf.physical_type == TEXT and leaf.logical_type.type in {"STRING", "NONE"}
+        if leaf.physical_type == TEXT_TYPE and leaf.logical_type.type in {"STRING", "NONE"}
     ]
     dictionary_file = pq.ParquetFile(
         path,

@@ -31,17 +31,17 @@ Kind = TypeVar("Kind", bound=TraceData)
 FAILED_FACT = f"{FAILED_CALLS} in their meta"  # that may differ, and are joined
 
 
-def merge_traces(first: Kind, further: Sequence[TraceData]) -> Kind:
+def merge_traces(first_trace: Kind, further_traces: Sequence[TraceData]) -> Kind:
     """Trace of the kind of the first with the cases of all, in order; see `Trace.merge`.
 
     Raises:
       InputError: parts that differ in more than their cases, or share one; a trace of shards.
     """
-    trace_parts: Sequence[TraceData] = (first, *further)
-    first_facts = shared_facts(first)
+    trace_parts: Sequence[TraceData] = (first_trace, *further_traces)
+    first_facts = shared_facts(first_trace)
     # Alike before joined: below, whether there are answers, vectors or columns is read of the first
     # part alone.
-    for trace_part in further:
+    for trace_part in further_traces:
         check_alike(first_facts, shared_facts(trace_part))
     joined_cases = tuple(case for trace_part in trace_parts for case in trace_part.cases)
     case_id, n_uses = (
@@ -63,7 +63,7 @@ def merge_traces(first: Kind, further: Sequence[TraceData]) -> Kind:
         trace_part.hits._replace(chunk=part_numbers[trace_part.hits.chunk])
         for trace_part, part_numbers in zip(trace_parts, numbers_by_part, strict=True)
     ]
-    joined_meta = {**first.meta, "cases_hash": hash_cases(joined_cases)}
+    joined_meta = {**first_trace.meta, "cases_hash": hash_cases(joined_cases)}
     joined_meta |= joined_failed_calls([trace_part.meta for trace_part in trace_parts])
     # Of the parts' fingerprints, not of what was joined: shards that are never in one piece have
     # the same.
@@ -80,11 +80,11 @@ def merge_traces(first: Kind, further: Sequence[TraceData]) -> Kind:
         joined_meta[ANSWER_REQUESTS] = answer_requests
     joined_queries = (
         None
-        if first.queries is None
+        if first_trace.queries is None
         else _joined([trace_part.queries for trace_part in trace_parts])
     )
     joined_latency, stages_of_parts = (
-        first.latency,
+        first_trace.latency,
         {trace_part.latency and trace_part.latency.stages for trace_part in trace_parts},
     )
     if joined_latency is not None:  # stays where all parts have the same stages
@@ -93,12 +93,14 @@ def merge_traces(first: Kind, further: Sequence[TraceData]) -> Kind:
             joined_latency._replace(ms=_joined(milliseconds)) if len(stages_of_parts) == 1 else None
         )
     joined_vectors = None
-    if first.vectors is not None:
-        joined_vectors = np.empty((len(joined_chunks), first.vectors.shape[1]), dtype=np.float32)
+    if first_trace.vectors is not None:
+        joined_vectors = np.empty(
+            (len(joined_chunks), first_trace.vectors.shape[1]), dtype=np.float32
+        )
         for trace_part, part_numbers in zip(trace_parts, numbers_by_part, strict=True):
             joined_vectors[part_numbers[:-1]] = trace_part.vectors
     return replace(
-        first,
+        first_trace,
         cases=joined_cases,
         chunks=joined_chunks,
         hits=Hits(*map(_joined, zip(*renumbered_hits, strict=True))),
@@ -110,7 +112,7 @@ def merge_traces(first: Kind, further: Sequence[TraceData]) -> Kind:
         vectors=joined_vectors,
         columns={
             case_id: _joined([trace_part.columns[case_id] for trace_part in trace_parts])
-            for case_id in first.columns
+            for case_id in first_trace.columns
         },
     )
 
@@ -189,19 +191,19 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
     return plain_facts
 
 
-def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+def check_alike(first_facts: Mapping[str, Any], second_facts: Mapping[str, Any]) -> None:
     """Stop if two traces differ in what a trace holds once, or one holds what the other lacks.
 
     Calls that failed are of cases, and may differ.
 
     Args:
-      first, second: what `shared_facts` says of each.
+      first_facts, second: what `shared_facts` says of each.
 
     Raises:
       InputError: names the first difference.
     """
-    for fact_name in dict.fromkeys((*first, *second)):
-        first_fact, second_fact = first.get(fact_name), second.get(fact_name)
+    for fact_name in dict.fromkeys((*first_facts, *second_facts)):
+        first_fact, second_fact = first_facts.get(fact_name), second_facts.get(fact_name)
         if first_fact != second_fact and fact_name != FAILED_FACT:
             _refuse(
                 f"traces must have the same {fact_name}",
