@@ -2,7 +2,7 @@
 
 What may be read of it.
 
-Nothing is fetched unless the caller or RAGLAB_DOWNLOAD allows it, so that a run means the same with
+Nothing is fetched unless the caller or RAGLAB_DOWNLOAD allows it: a run means the same with
 and without a network. Only numbers, configurations and vocabularies are fetched and read: no
 pickle, and no code of a model.
 """
@@ -249,10 +249,10 @@ def reads_pictures(folder: Path) -> bool:
 
 
 def check_weights(folder: Path) -> None:
-    """Refuse weights in pickles, which run whatever they hold when they are read.
+    """Refuse weights in pickles, which run code when they are read.
 
     Raises:
-      ValueError: a file of them without its twin in safetensors beside it.
+      ValueError: a file of them without its twin in safetensors.
     """
     for weights_path in sorted(folder.rglob("*")):
         if weights_path.suffix not in PICKLED_SUFFIXES or _UNREAD_STEMS.fullmatch(

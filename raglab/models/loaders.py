@@ -447,7 +447,7 @@ class CausalModel:
 
         After some tokens, then after each one that is sent.
 
-        The keys and values of earlier tokens are kept, so that a step reads one token.
+        The keys and values of earlier tokens are kept: a step reads one token.
 
         Example:
           `steps = model.log_probabilities(ids); first = next(steps); second =
@@ -580,7 +580,7 @@ def check_causal_name(model_name: str | os.PathLike[str]) -> None:
 
 
 def _gguf_file(model_name: str) -> Path | None:
-    """GGUF file a path names, or that stands alone in a folder without weights in safetensors.
+    """GGUF file that a path names, or the only one in a folder without weights in safetensors.
 
     Raises:
       ValueError: several such files stand in the folder.
@@ -604,7 +604,7 @@ def _gguf_file(model_name: str) -> Path | None:
 
 
 def device_name() -> str:
-    """Accelerator where there is one, as sentence-transformers chooses it."""
+    """Accelerator if there is one, as sentence-transformers chooses it."""
     from sentence_transformers.util import get_device_name
 
     return str(get_device_name())
@@ -843,7 +843,7 @@ def explain_load_failure(
         yield
     except ImportError:
         raise
-    except Exception as error:  # libraries raise whatever they will
+    except Exception as error:  # libraries raise errors of many types
         reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(
             "."
         )

@@ -165,7 +165,7 @@ def walk(
     """Hits of one question at depth 0, 1, 2 …, each made when it is asked for; endless.
 
     Depth d searches for the question as it was rewritten from the hits of depth d − 1. Nothing here
-    knows a threshold, so that a trace holds what a live question would find, and any tau is
+    knows a threshold: a trace holds what a live question would find, and any tau is
     replayed.
 
     Args:

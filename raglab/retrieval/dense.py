@@ -160,13 +160,12 @@ def distances(
 
     NaN where the id is -1.
 
-    Summed in float64 and rounded to float32, so that a value is the same whatever is measured
-    beside it.
+    Summed in float64 and rounded to float32: a value does not depend on what else is measured.
 
     Args:
       queries: unit vectors, [Q, dim].
       vectors: unit vectors, [N, dim].
-      ids: positions in `vectors`, [Q, k]; -1 where there is no hit.
+      ids: positions in `vectors`, [Q, k]; -1 for no hit.
 
     Source: rule S1.1.
 
@@ -361,7 +360,7 @@ def embed(
     """Embeddings of passages, from the cache where they are there.
 
     Each distinct text is encoded once. What is encoded goes into the cache a few hundred texts at a
-    time, so that a run that was killed goes on where it stopped.
+    time: a run that was killed goes on where it stopped.
 
     Args:
       encoder: what encodes the rest.

@@ -12,7 +12,7 @@ STORED_KIND = "sqfp16"  # as FAISS names it: vectors in float16, every one of th
 
 
 def check_kind(index_kind: str) -> None:
-    """Stop at a kind of index that is none.
+    """Stop at an unknown kind of index.
 
     Raises:
       ValueError: an unknown kind.
@@ -34,8 +34,8 @@ def sized_kind(
 
     Args:
       n_pictures: chunks that are embedded as pictures, asked for where the index would be on disk.
-      cached: whether embeddings are kept in a cache. An index on disk holds texts alone and stands
-        beside a cache: else `auto` is in memory.
+      cached: whether embeddings are kept in a cache. An index on disk holds texts alone and needs
+        a cache: else `auto` is in memory.
 
     Raises:
       ValueError: a kind on disk is named where there can be none.

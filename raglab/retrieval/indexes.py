@@ -124,9 +124,8 @@ class Bm25Index:
             query_words = index_words(query)
             if not query_words:
                 continue
-            text_scores: NDArray[np.float32] = self._index.get_scores(
-                query_words
-            )  # 0 without a shared word
+            # 0 without a shared word
+            text_scores: NDArray[np.float32] = self._index.get_scores(query_words)
             query_scope = None if allowed is None else allowed[query_index]
             if query_scope is not None:
                 allowed_scores = np.zeros_like(text_scores)
@@ -267,7 +266,7 @@ class ArmHits(NamedTuple):
 
 
 class ArmIndex(Protocol):
-    """An arm's own index beside keywords and vectors.
+    """An arm's own index, besides keywords and vectors.
 
     A room makes it, see `raglab.retrieval.arms.ArmRow`.
     """
@@ -399,7 +398,7 @@ def build_indexes(
     arm_indexes: Mapping[str, ArmIndex] | None = None,
     pictures: PictureVectors | None = None,
 ) -> Indexes:
-    """Embed and index the chunks of a corpus, in memory or in a folder beside the cache.
+    """Embed and index the chunks of a corpus, in memory or in a folder next to the cache.
 
     Args:
       texts: N chunks in corpus order, and after them the rows of `arm_indexes`, in their order.

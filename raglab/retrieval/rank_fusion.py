@@ -27,7 +27,7 @@ def reciprocal_rank_fusion(
     hold -1 count for nothing.
 
     Args:
-      ranked: one array of ids [Q, any] a list, best first, at least one; -1 where there is no hit.
+      ranked: one array of ids [Q, any] a list, best first, at least one; -1 for no hit.
       n_kept: hits that are kept.
       rank_constant: how much the first places are flattened.
       weights: what each list counts, above 0; 1 each where not given.

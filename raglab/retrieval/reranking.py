@@ -47,7 +47,7 @@ class Reranker(Protocol):
         Args:
           query_texts: Q queries.
           doc_texts: N documents.
-          candidates: positions in `doc_texts`, [Q, R]; -1 where there is none.
+          candidates: positions in `doc_texts`, [Q, R]; -1 for none.
         """
 
 
@@ -210,8 +210,8 @@ def rerank_chunks(
     Those go first, by (s_rerank, s_hybrid, position).
 
     Args:
-      table_rows: the best rows of tables in the chunks. A row stands for its chunk if it is nearer
-        to the question, and s_rerank = (the better of chunk and row + ROW_SHARE · search score of the
+      table_rows: the best rows of tables in the chunks. A row replaces its chunk if it is nearer to
+        the question, and s_rerank = (the better of chunk and row + ROW_SHARE · search score of the
         row) / (1 + ROW_SHARE), in [0, 1]; None has no rows.
     """
     s_hybrid, chunk_ids = fused

@@ -5,7 +5,7 @@
      "cases_hash": …, "measures": …, "cases": [{"id": …, "question": …, "label": …, "judged_by": …,
      "outcome": …, "cost": …}, one a line]}
 
-The cases are sorted by id, so that their order says nothing. What follows from the cases (hash,
+The cases are sorted by id: their order says nothing. What follows from the cases (hash,
 costs, measures) is computed again on reading and must agree.
 """
 
@@ -59,8 +59,9 @@ CELL_OF_OUTCOME: Mapping[tuple[str, str], int] = {
     for cell in range(metrics.PLAIN_CELLS)
     if metrics.DISTINCT_CELL[cell] == cell
 } | {
+    # no later answer is known to be the same
     (LABELS[0], UNDECIDED_OUTCOME): metrics.UNDECIDED_CELLS[1]
-}  # no later answer is known to be the same
+}
 
 
 Count = Annotated[int, Field(ge=0)]

@@ -669,7 +669,7 @@ def clinc_cases(document: Record, path: Path, limits: Limits) -> PlacedCases:
 
     No expected sources.
 
-    intent: the label. extra: the intent's domain, where `domains.json` beside the file names it.
+    intent: the label. extra: the intent's domain, if `domains.json` next to the file names it.
 
     Raises:
       InputError: items break a rule, all at once.

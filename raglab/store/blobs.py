@@ -114,7 +114,7 @@ def own_secret(folder: Path | None = None) -> bytes:
 
 @contextmanager
 def _first(path: Path, expected_bytes: int | None = None) -> Iterator[Path]:
-    """New path beside a file's, which gets its name at the end, unless another was faster.
+    """New path next to a file, which gets its name at the end unless another was faster.
 
     That one stays, and both threads or processes go on with it.
 
@@ -261,7 +261,7 @@ class Blobs:
             connection.execute(statement, (max(1, n_blobs // 10),))
 
     def _run(self, run_work: Callable[[sqlite3.Connection], T], *, make: bool) -> T | None:
-        """Result of some work on the file; None where there is none to work on.
+        """Result of some work on the file; None without a file.
 
         Of a damaged file, on a new one.
         """
@@ -309,7 +309,7 @@ class Blobs:
         is_closed = getattr(error, "errno", None) in {EROFS, EACCES, EPERM}
         if is_closed or error_code == sqlite3.SQLITE_READONLY:
             return False
-        # These say nothing against what stands in the file. SQLite's own "error" is a statement
+        # These say nothing against the content of the file. SQLite's own "error" is a statement
         # that does not fit it.
         is_passing = isinstance(error, sqlite3.OperationalError | OSError | MemoryError)
         if is_passing and error_code != sqlite3.SQLITE_ERROR:
@@ -345,7 +345,7 @@ class Blobs:
 
 
 class _ForeignError(Exception):
-    """A file that is none of ours."""
+    """A file that raglab did not write."""
 
 
 def sqlite_code(error: object) -> int:
@@ -363,7 +363,7 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     try:
         return _connect(path, "mode=rw", patience_s)
     except sqlite3.OperationalError as error:
-        # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even
+        # On a full disk or in a closed folder SQLite cannot write its own files beside ours, not even
         # to read it.
         if sqlite_code(error) not in UNWRITABLE_CODES:
             raise
@@ -384,7 +384,7 @@ def _make(path: Path) -> None:
 
 
 def _connect(path: Path, open_mode: str, patience_s: float) -> sqlite3.Connection:
-    """Connection to a file of ours, which runs nothing that stands in it.
+    """Connection to a file of ours, which runs nothing that it holds.
 
     Args:
       open_mode: as in a URI of SQLite.
@@ -425,7 +425,7 @@ def _connect(path: Path, open_mode: str, patience_s: float) -> sqlite3.Connectio
 
 
 def unsafe_neighbour(path: Path) -> str | None:
-    """Unsafe file at or beside a file of SQLite, in words; None where there is none.
+    """Unsafe file at or next to a file of SQLite, in words; None if all are safe.
 
     A pipe never ends; and a rollback journal may name a second file, which SQLite deletes once it
     was played back. A journal of ours names none, since no transaction of ours spans two files.

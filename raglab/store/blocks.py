@@ -63,7 +63,7 @@ def count_words(text: str) -> int:
 
 
 def plain_paragraphs(text: str) -> list[str]:
-    r"""Paragraphs of a plain text: what stands between blank lines.
+    r"""Paragraphs of a plain text, parted by blank lines.
 
     Example:
       >>> plain_paragraphs("One.\nStill one.\n\n  Two.\n")

@@ -91,7 +91,7 @@ def labelled_set(
       in_our_form: whether a person wrote it in our form: then a question with two labels is an
         error. In a published set, or in a trace of hits, it is a warning, and each case is scored
         by its own label.
-      stated_extras: keys of `extra` that the caller states, beside `KNOWN_EXTRA_KEYS`.
+      stated_extras: keys of `extra` that the caller states besides `KNOWN_EXTRA_KEYS`.
       faults: of reading the cases, which stop the set together with those of their labels.
 
     Raises:
@@ -169,7 +169,7 @@ def check_split_names(names: Iterable[str | None]) -> None:
     """Refuse splits that no study, certificate or report reads.
 
     Raises:
-      ValueError: a name that is none of `SPLIT_NAMES`.
+      ValueError: a name that is not in `SPLIT_NAMES`.
 
     Source: rule S6.5.
     """

@@ -61,7 +61,7 @@ class _ChunkPart(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What stands around every run of pieces of a block: head of a table, fences of code.
+    """What frames every run of pieces of a block: head of a table, fences of code.
 
     And its tokens.
     """

@@ -73,9 +73,8 @@ def table_text(
     location = Where(str(path), 1)
     raw_bytes = read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True)
     table_content = decode_text(raw_bytes, location, encoding, remedy)
-    if (
-        "\0" in table_content[:MAX_HEADS_CHARACTERS]
-    ):  # UTF-16 without its mark, UTF-32, or a workbook
+    # UTF-16 without its mark, UTF-32, or a workbook
+    if "\0" in table_content[:MAX_HEADS_CHARACTERS]:
         raise input_error(
             location, "a table must be text", "save it as CSV UTF-8", "a NUL character"
         )
@@ -86,7 +85,7 @@ def csv_records(table_content: str, path: Path) -> list[CsvRecord]:
     """Records that are not blank: the heads and at least one row, as long each.
 
     Raises:
-      InputError: the file is no CSV, a line stands above its heads, a row has not as many cells as
+      InputError: the file is no CSV, a line precedes its heads, a row has not as many cells as
         there are heads, or there is no row.
     """
     location = Where(str(path))
@@ -153,7 +152,7 @@ def csv_frame(
     and stay texts.
 
     Args:
-      text_columns: columns that stay texts whatever they hold, such as ids.
+      text_columns: columns that always stay texts, such as ids.
 
     Raises:
       InputError: the file is no table, two columns have one name, or commas may be decimal or
@@ -246,10 +245,10 @@ def _typed(column_cells: Sequence[str]) -> pd.Series[Any]:
 
 
 def _number(number_text: str) -> float:
-    """Number of a cell, NaN for what stands for none.
+    """Number of a cell, NaN if it means a missing one.
 
     Raises:
-      ValueError: it is none; Python alone takes 1_0 for ten.
+      ValueError: no number; Python alone takes 1_0 for ten.
     """
     if number_text.lower() in MISSING_WORDS:
         return float("nan")

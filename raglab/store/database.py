@@ -1,6 +1,6 @@
 """Database (shore): transactions of a log, in a file of SQLite or on a server of PostgreSQL.
 
-`Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and
+`Database` opens the tables that it is given, declared as `EventTable`; those of the bandit and
 those of the questions are in `log_tables`. A row is added and never changed, but for texts that
 `blank` takes out when they are to be forgotten; what `keep` writes over and `drop` takes away is
 what the log can rebuild. Reading makes no file, no table and no column.
@@ -164,7 +164,7 @@ def _transaction(engine: sql.Engine, *, as_writer: bool) -> Iterator[sql.Connect
 class Database:
     """A database opened on its first use, with the tables that it is given.
 
-    Every write is one transaction that no other writer runs beside: SQLite in WAL mode with BEGIN
+    Every write is one transaction, with no other writer: SQLite in WAL mode with BEGIN
     IMMEDIATE, PostgreSQL with a locked row. Reads see one moment and wait for nobody. Not to be
     carried over a fork.
     """
@@ -189,7 +189,7 @@ class Database:
             writers.
 
         Raises:
-          InputError: a URL that is none. ValueError: a patience below 0 or past
+          InputError: no valid URL. ValueError: a patience below 0 or past
             `LONGEST_PATIENCE_S`.
         """
         self.patience_s = BUSY_S if patience_s is None else patience_s
@@ -239,7 +239,7 @@ class Database:
             self._turns.release()
 
     def reading(self) -> AbstractContextManager[Entries]:
-        """Entries as they are at this moment, whatever is written meanwhile.
+        """Entries as they are at this moment, without what is written meanwhile.
 
         A log that has not begun is read as an empty one.
         """

@@ -300,7 +300,7 @@ def _json_values(location: Where) -> Iterator[None]:
 def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     """Write one JSON object a line, whole or not at all.
 
-    A new file beside the target takes the lines and replaces it at the end; on any error the target
+    A new file next to the target takes the lines and replaces it at the end; on an error the target
     is as it was.
 
     Raises:
@@ -361,7 +361,7 @@ def csv_text(table: pd.DataFrame) -> str:
 def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFrame:
     """Table with a function applied to its texts and its heads.
 
-    Numbers and whatever else stay as they are.
+    Numbers and all else stay as they are.
     """
     import pandas as pd
 
@@ -418,12 +418,12 @@ def make_folder(folder: Path) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new path beside the target to write to.
+    """A new path next to the target to write to.
 
-    What stands there takes the target's place when the block ends.
+    Its file takes the target's place when the block ends.
 
     The one door for everything that raglab writes to a file: on any error, a full disk among them,
-    the target is as it was and nothing is left beside it. What a kill leaves has a hidden name on
+    the target is as it was and nothing is left next to it. What a kill leaves has a hidden name on
     `.tmp`, which nothing reads. A link stays and what it names is replaced; a file keeps its
     rights.
 

@@ -169,7 +169,7 @@ def trace_from_frame(
       columns: our names to those of the frame, such as {"query": "prompt", "hit_id": "chunk"}, as
         `load_cases` takes them; columns that have our names need none. `trace.meta["columns"]`
         holds what was mapped.
-      score: kind of the column `score`; None where there is no such column.
+      score: kind of the column `score`; None without such a column.
       signals: further scores by name, which a policy gates as `signals.<name>`: {"column": its
         column, the name where not given; "higher": "surer" or "ask"; "unit": "probability" or other
         words; and, as `Trace.with_signal` takes them, "stage", "missing", "source", "version"}. A
@@ -178,7 +178,7 @@ def trace_from_frame(
       groups: columns whose values group the cases, such as `tenant` (rule S2.20); the same in each
         row of a case.
       policy: the policy whose patterns are measured at once (others later, on replay).
-      name: of the collection, of the arm where there is no such column, and of the frame in errors.
+      name: of the collection, of the arm without such a column, and of the frame in errors.
 
     Returns:
       Q cases and C chunks in the order of their first rows; K hits, as many as the longest case

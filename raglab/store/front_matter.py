@@ -33,7 +33,7 @@ class FrontMatter(NamedTuple):
 def front_matter(text: str) -> FrontMatter:
     """Tags and entities of a text's front matter, and the text after it.
 
-    Every scalar is a tag, as the string that stands there (`version: 1.10` is "1.10"). `entities`
+    Every scalar is a tag, as it is written (`version: 1.10` is "1.10"). `entities`
     is a list of strings. Other lists and mappings are no tags and are left out. A first line `---`
     without a key below is a horizontal rule. Keys that no line ends are text, with a note.
 

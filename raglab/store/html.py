@@ -94,7 +94,7 @@ def html_document(
     hidden) is left out, as are the targets of links. A table that holds headings, code or tables
     lays out the page: its cells are blocks.
 
-    What stands around the content is left out too: `nav`, controls of forms (a button that is all
+    What surrounds the content is left out too: `nav`, controls of forms (a button that is all
     of a heading stays), elements with a role such as `navigation`, and on a whole page the `header`
     and `footer` outside `article`, `main` and `section`. Where a page has one `main` with text,
     that alone is read. Text behind an `article`, a `main`, or what stands beside the text (an

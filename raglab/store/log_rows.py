@@ -163,7 +163,7 @@ def _decode(stored_value: Any, column_kind: str) -> Any:  # noqa: ANN401 - a val
     """Value of a column as it was before `_encode`.
 
     Raises:
-      ValueError: JSON that is none, a number that is not finite. TypeError: another type.
+      ValueError: broken JSON, a number that is not finite. TypeError: another type.
     """
     if not isinstance(stored_value, _NUMBER_TYPES.get(column_kind, str)):
         raise TypeError(column_kind)
@@ -206,7 +206,7 @@ def as_written() -> Iterator[None]:
     """Turn what breaks over rows of another form into one line.
 
     Raises:
-      InputError: in place of whatever a damaged row broke.
+      InputError: in place of any error of a damaged row.
     """
     try:
         yield
@@ -272,7 +272,7 @@ class Entries:
         self._link.execute(insert_statement, encode_row(table_row, event_table))
 
     def drop(self, table: str, key: object) -> None:
-        """Take away the value of a key, where there is one."""
+        """Take away the value of a key, if it has one."""
         event_table, sql_table = self._tables[table]
         has_key = sql_table.c[str(event_table.key)] == sql.bindparam("the_key")
         delete_statement = self._statement(
@@ -304,7 +304,7 @@ class Entries:
         until: int | None = None,
         **wanted_values: object,
     ) -> dict[str, Any] | None:
-        """The latest row that has these values, None where there is none; see `rows`."""
+        """The latest row that has these values, or None; see `rows`."""
         column_values: dict[str, Any] = wanted_values
         return next(self.rows(table, columns=columns, until=until, most=1, **column_values), None)
 

@@ -172,7 +172,7 @@ _SLOT_LENGTH = 2
 
 
 def parsed_fields(parsed: Mapping[str, Any]) -> Iterator[tuple[str, Any, float]]:
-    """Fields of a parsed question with value and confidence; what has no confidence is none."""
+    """Fields of a parsed question with value and confidence; those without one are left out."""
     for field_name, slot_value in parsed.items():
         field_value, confidence = None, None
         if isinstance(slot_value, Mapping):
@@ -457,7 +457,7 @@ def request_row(
     """Row of a request in the table of requests, or in that of choices.
 
     Raises:
-      ValueError: there is none.
+      ValueError: no such request.
     """
     table_row = log.row(table_name, request_id=request_id)
     if table_row is None:

@@ -108,7 +108,7 @@ def markdown_blocks(raw_bytes: bytes) -> DocumentBlocks:
 
 
 def markdown_page(raw_bytes: bytes) -> DocumentBlocks:
-    """Blocks of a page of Markdown that stands apart, without front matter and marks of pages.
+    """Blocks of a single page of Markdown, without front matter and marks of pages.
 
     Args:
       raw_bytes: text as UTF-8.

@@ -72,9 +72,8 @@ class _Compact:
         while (type_byte := self._byte()) != _STOP:
             field_step, field_type = type_byte >> 4, type_byte & 15
             field_number = field_number + field_step if field_step else self._integer()
-            if (
-                field_number in struct_fields
-            ):  # which of two counts, another reader might take otherwise
+            # which of two counts, another reader might take otherwise
+            if field_number in struct_fields:
                 raise LookupError
             struct_fields[field_number] = (
                 field_type == _TRUE

@@ -40,9 +40,9 @@ _DEPTH_DIVISOR = 257  # 16 bits a pixel become 8: 65535 / 255
 
 
 def caption_file(path: Path) -> Path | None:
-    """Text file beside a picture that says what it shows: `a.png.txt`, else `a.txt`.
+    """Text file next to a picture that says what it shows: `a.png.txt`, else `a.txt`.
 
-    None where there is neither.
+    None without either.
     """
     caption_paths = (path.with_name(f"{path.name}.txt"), path.with_suffix(".txt"))
     return next((caption_path for caption_path in caption_paths if caption_path.is_file()), None)
@@ -59,7 +59,7 @@ def picture_chunk(
     """A picture as one chunk, without a page.
 
     Its text is what is known of it in words: those of its file name, and below them its caption.
-    What it was stands in its tags: `kind` (image), `media_type` by its content, `pixels` (width x
+    Its tags say what it was: `kind` (image), `media_type` by its content, `pixels` (width x
     height, as a viewer shows it) and `sha256` of the file.
 
     Args:

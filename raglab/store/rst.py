@@ -77,9 +77,8 @@ def _sphinx_names() -> Iterator[None]:
 
     def title(role_name: str, _raw: str, role_text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
         role_text = " ".join(role_text.split()).lstrip("~!")
-        target_mark = (
-            "<" if role_name.rpartition(":")[2] in _TITLED_ROLES else " <"
-        )  # before the target
+        # what precedes the target
+        target_mark = "<" if role_name.rpartition(":")[2] in _TITLED_ROLES else " <"
         shown_title = (
             role_text.partition(target_mark)[0].rstrip() if role_text.endswith(">") else role_text
         )

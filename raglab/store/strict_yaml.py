@@ -17,8 +17,8 @@ def load_yaml(yaml_text: str, file_name: str, document_noun: str, *, as_texts: b
 
     Args:
       file_name: for messages.
-      document_noun: that stands in it, such as "a policy".
-      as_texts: whether a scalar is the text that stands there; null is None all the same.
+      document_noun: what it holds, such as "a policy".
+      as_texts: whether a scalar is its text as it is written; null is None all the same.
 
     Raises:
       InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the

@@ -61,8 +61,8 @@ def split_long_rows(block: Block, room: int, count_tokens: Sizes) -> list[Block]
 
     Runs of rows that fit below the whole head, and every other row in pieces.
 
-    A piece is a table of the columns whose words it holds, so that these stand below their own
-    heads; the first cell of the row stands in each, unless it is long. A row is parted between
+    A piece is a table of the columns whose words it holds, each below its own head;
+    the first cell of the row is repeated in each, unless it is long. A row is parted between
     cells and sentences, else between words, in pieces of about one length. No word is lost: a head
     that is too long to be repeated stands whole before the table. A row without heads keeps the
     places of its cells by empty ones, unless they would fill the chunk.

@@ -43,7 +43,7 @@ def stated_tags(
     """Tags and entities of the documents that a file states any of, by source.
 
     Args:
-      tags_path: of the file; None where there is none.
+      tags_path: of the file, or None.
       sources: of the documents, paths with slashes.
 
     Raises:

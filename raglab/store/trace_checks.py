@@ -269,7 +269,7 @@ def _hit_rules(hits: Hits, n_cases_and_arms: tuple[int, int], n_chunks: int) -> 
             hits_shape[:3] if field_name == "n_reranked" else hits_shape,
         )
     chunk_indices, hit_ranks, n_reranked = hits.chunk, hits.rank, hits.n_reranked
-    # Padding has no passage: whatever else stands there would be read as a hit.
+    # Padding has no passage: anything else would be read as a hit.
     is_hit = chunk_indices >= 0
     n_hits = is_hit.sum(axis=-1)
     yield _range("chunk", chunk_indices, -1, n_chunks - 1)

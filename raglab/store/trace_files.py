@@ -249,7 +249,7 @@ def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
 
 
 def trace_head(trace: TraceData, content_digest: str) -> dict[str, Any]:
-    """What a file's metadata says of a trace; nothing else stands there.
+    """What a file's metadata says of a trace, and nothing else.
 
     Args:
       content_digest: hash of what the trace holds.
@@ -494,7 +494,7 @@ def _flat_values(table: pa.Table, column_name: str) -> NDArray[Any]:
     """Numbers of a column of lists, one behind the other.
 
     Raises:
-      ValueError: one of them is none.
+      ValueError: one of them is null.
     """
     flat_column = table[column_name].combine_chunks().flatten()
     if flat_column.null_count:
@@ -512,7 +512,7 @@ def latency_path(path: Path) -> Path:
 def _save_latency(
     latency: Latency | None, fingerprint: str, path: Path, exit_stack: ExitStack
 ) -> None:
-    """Write latencies beside a trace; they differ from run to run, the trace does not.
+    """Write latencies next to a trace; they differ from run to run, the trace does not.
 
     Those of an older trace go at once, the new ones come when `exit_stack` closes: if a run is
     killed, no trace lies next to the latencies of another.
@@ -531,7 +531,7 @@ def _save_latency(
 
 
 def load_latency(path: Path, fingerprint: str, n_cases: int) -> Latency | None:
-    """Latencies beside a trace; None where there are none.
+    """Latencies next to a trace, or None.
 
     Raises:
       TraceError: the file is damaged, was altered, or is of another trace.

@@ -185,9 +185,8 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
         f"{meta_key} in their meta": trace.meta[meta_key]
         for meta_key in sorted(trace.meta.keys() - TRACE_OWN_KEYS)
     }
-    plain_facts: dict[str, Any] = json.loads(
-        canonical_json(trace_facts, default=str)
-    )  # as a manifest holds it
+    # as a manifest holds it
+    plain_facts: dict[str, Any] = json.loads(canonical_json(trace_facts, default=str))
     return plain_facts
 
 

@@ -174,7 +174,7 @@ class Trace(values.TraceData):
             `signals.<name>`.
           values: [Q], [Q, A] or [Q, A, D]; a Series indexed by case id, where a case that it lacks
             has none; or the path of a Parquet or CSV file with columns `case_id` and the name, or
-            `value`. NaN where there is none.
+            `value`. NaN for a missing one.
           higher: `surer` where more of it speaks for an answer, `ask` where it speaks for asking
             back.
           unit: one of `raglab.signals.UNITS`, such as `probability`, or any words.
@@ -185,7 +185,7 @@ class Trace(values.TraceData):
           version: of its origin.
 
         Raises:
-          ValueError: a name or declaration that is none.
+          ValueError: no valid name or declaration.
           InputError: values that are not one finite number or NaN a case, or outside the unit's
             range.
 
