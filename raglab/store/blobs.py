@@ -363,8 +363,7 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     try:
         return _connect(path, "mode=rw", patience_s)
     except sqlite3.OperationalError as error:
-        # On a full disk or in a closed folder SQLite cannot write its own files beside ours, not even
-        # to read it.
+        # On a full disk or in a closed folder SQLite cannot write its own files, not even to read.
         if sqlite_code(error) not in UNWRITABLE_CODES:
             raise
         return _connect(path, "mode=ro&immutable=1", patience_s)
