@@ -18,7 +18,7 @@ from raglab.lab.trial_search import Problem, run_search
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import cost_matrix
 from raglab.reward import COMPONENTS, RewardWeights
-from raglab.store.baselines import CELL_OF, Baseline, BaselineCase, baseline_rows
+from raglab.store.baselines import CELL_OF_OUTCOME, Baseline, BaselineCase, baseline_rows
 from raglab.store.files import Where
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
@@ -189,7 +189,7 @@ def tables(result):
     return {name: getattr(result, name) for name in TABLES}
 
 
-PAIRS = sorted(CELL_OF)  # label and outcome
+PAIRS = sorted(CELL_OF_OUTCOME)  # label and outcome
 
 
 def baseline_case(number, label="ok", outcome="answered_right"):

@@ -13,7 +13,7 @@ from raglab import System, ask, build_index, build_trace, load_corpus, tune
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
 from raglab.retrieval.corpus_language import (
-    LOOKED_AT,
+    SAMPLED_TEXTS,
     count_english,
     foreign_questions,
     is_english,
@@ -143,9 +143,9 @@ def test_a_third_may_be_in_other_languages():
 
 def test_a_large_corpus_is_sampled():
     """A seeded sample: half of it where every second chunk is German, and the same each time."""
-    texts = [GERMAN[0], ENGLISH] * LOOKED_AT
+    texts = [GERMAN[0], ENGLISH] * SAMPLED_TEXTS
     count = count_english(texts)
-    assert count[1] == LOOKED_AT
+    assert count[1] == SAMPLED_TEXTS
     assert 0.45 < count[0] / count[1] < 0.55
     assert count_english(texts) == count
 

@@ -21,7 +21,7 @@ from raglab.retrieval.dense import dense_index
 from raglab.retrieval.indexes import Bm25Index, Indexes, Signatures
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
-from raglab.store.pictures import MOST_PIXELS, picture_digest, read_pixels, stored_pixels
+from raglab.store.pictures import MAX_PIXELS, picture_digest, read_pixels, stored_pixels
 from raglab.values import Case, Chunk, Corpus
 from tiny_models import CLIP_TOKENS, COLOURS, save_clip, save_encoder
 
@@ -164,7 +164,7 @@ def test_a_picture_is_read_as_a_viewer_shows_it():
 @pytest.mark.parametrize(
     ("name", "raw", "rule"),
     [
-        ("bomb.png", head_of_png(20_000, 20_000), f"at most {MOST_PIXELS} pixels"),
+        ("bomb.png", head_of_png(20_000, 20_000), f"at most {MAX_PIXELS} pixels"),
         ("line.png", head_of_png(60_000, 1), "at most 100 times as long as wide"),
         ("short.png", encoded(NOISE)[:-700], "a whole PNG or JPEG file"),
         ("cut.jpg", encoded(NOISE, "JPEG")[:-700], "a whole PNG or JPEG file"),

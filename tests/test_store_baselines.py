@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.store.baselines import FORMAT, Baseline
+from raglab.store.baselines import BASELINE_FORMAT, Baseline
 from raglab.store.files import InputError
 from study_worlds import PAIRS, baseline_case, baseline_of_cases
 
@@ -94,7 +94,10 @@ def _set(*path):
 
 
 CHANGES = [
-    (_set("format", "raglab-baseline-9"), f"format must be '{FORMAT}', got 'raglab-baseline-9'"),
+    (
+        _set("format", "raglab-baseline-9"),
+        f"format must be '{BASELINE_FORMAT}', got 'raglab-baseline-9'",
+    ),
     (lambda record: record.pop("policy_id"), "policy_id is required"),
     (_set("status_only", 6), "must count cases"),
     (_set("costs", "ok", "refused", -1), "costs must be valid"),

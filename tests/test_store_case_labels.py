@@ -18,7 +18,7 @@ import raglab
 from raglab.decision.answer_text import gold_answers, may_be_judged
 from raglab.lab.study_cases import study_splits
 from raglab.store.case_labels import (
-    SPLITS,
+    SPLIT_NAMES,
     check_split_names,
 )
 from raglab.store.files import InputError
@@ -515,4 +515,4 @@ class TestContradictions:
             f"frame, row 1, id q2: {field}",
             f"labelled {label} … (2 rows)",
         )
-        assert SPLITS == ("tune", "certify", "report")
+        assert SPLIT_NAMES == ("tune", "certify", "report")

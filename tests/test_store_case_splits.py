@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from raglab.store.case_labels import SPLITS
-from raglab.store.case_splits import NEAR, near_duplicates
+from raglab.store.case_labels import SPLIT_NAMES
+from raglab.store.case_splits import NEAR_JACCARD, near_duplicates
 from raglab.values import Case
 from raglab.words.characters import plain_question
 from raglab.words.text import jaccard
@@ -42,7 +42,7 @@ def dealt(cases, shares, **how):
     """Splits of the cases in their order; warnings are of other tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = raglab.split(cases, **dict(zip(SPLITS, shares, strict=True)), **how)
+        found = raglab.split(cases, **dict(zip(SPLIT_NAMES, shares, strict=True)), **how)
     assert [case._replace(split=None) for case in found] == list(cases)
     return [case.split for case in found]
 
@@ -54,7 +54,7 @@ def test_shares_of_each_label():
         warnings.simplefilter("error")
         found = raglab.split(cases)
     counts = Counter((case.expect_status, case.split) for case in found)
-    assert [[counts[label, split] for split in SPLITS] for label in LABELS] == [
+    assert [[counts[label, split] for split in SPLIT_NAMES] for label in LABELS] == [
         [24, 18, 18],
         [8, 6, 6],
         [4, 3, 3],
@@ -103,10 +103,12 @@ def test_a_partition_that_parts_no_near_duplicates(rows, shares, seed):
     """
     cases = cases_of(rows)
     splits = dealt(cases, shares, seed=seed)
-    assert set(splits) <= {name for name, share in zip(SPLITS, shares, strict=True) if share}
+    assert set(splits) <= {name for name, share in zip(SPLIT_NAMES, shares, strict=True) if share}
     for (case, split), (other, split_of_other) in combinations(zip(cases, splits, strict=True), 2):
         words = (frozenset(split_words(one.query)) for one in (case, other))
-        assert split == split_of_other or (jaccard(*words) < NEAR and case.query != other.query)
+        assert split == split_of_other or (
+            jaccard(*words) < NEAR_JACCARD and case.query != other.query
+        )
 
 
 @settings(max_examples=40, deadline=None)
@@ -120,7 +122,7 @@ def test_shares_are_within_one_case_of_each_label(labels, shares, seed):
     cases = distinct(labels)
     counts = Counter(zip(labels, dealt(cases, shares, seed=seed), strict=True))
     for label, n in Counter(labels).items():
-        for name, share in zip(SPLITS, shares, strict=True):
+        for name, share in zip(SPLIT_NAMES, shares, strict=True):
             assert abs(counts[label, name] - share * n) < 1.0 + 1e-9
 
 
@@ -219,7 +221,7 @@ def test_a_trace_is_dealt_as_its_cases_are(queries, shares, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = own_trace(queries, [LABELS[len(query) % 2] for query in queries])
-        split = raglab.split(trace, **dict(zip(SPLITS, shares, strict=True)), seed=seed)
+        split = raglab.split(trace, **dict(zip(SPLIT_NAMES, shares, strict=True)), seed=seed)
     assert isinstance(split, raglab.Trace)
     assert [case.split for case in split.cases] == dealt(list(trace.cases), shares, seed=seed)
     assert all(
@@ -300,4 +302,4 @@ def test_shares_of_numpy_deal_as_plain_ones():
         shares = (kind(0.4), kind(0.3), kind(0.3))
         assert dealt(cases, shares, near=kind(0.8), seed=np.int64(1)) == plain
     third = np.float32(1 / 3)
-    assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLITS, 20)
+    assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLIT_NAMES, 20)

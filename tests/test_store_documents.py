@@ -10,7 +10,7 @@ import pytest
 
 from document_samples import write_file
 from pdf_samples import pdf_bytes
-from raglab.store.document_files import MAX_ROWS
+from raglab.store.document_files import MAX_TABLE_BLOCK_ROWS
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import Chunk, Corpus
@@ -595,8 +595,8 @@ def test_the_head_is_repeated_after_25_rows(tmp_path):
     path = write_file(tmp_path / "n.csv", "n,m\n" + "".join(f"{n},{n}\n" for n in range(60)))
     chunks = load_corpus(path).chunks
     assert [(chunk.page, chunk.full_text.count("\n") - 2) for chunk in chunks] == [
-        (1, MAX_ROWS),
-        (2, MAX_ROWS),
+        (1, MAX_TABLE_BLOCK_ROWS),
+        (2, MAX_TABLE_BLOCK_ROWS),
         (3, 10),
     ]
     assert all(chunk.full_text.startswith("n\n| n | m |\n|---|---|\n| ") for chunk in chunks)

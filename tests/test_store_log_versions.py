@@ -12,7 +12,7 @@ import pytest
 from log_samples import START, ask, audit_at, bandit_at, choose, edited, old_log
 from raglab.audit.explanation import explain_request
 from raglab.audit.live_rates import live_rates
-from raglab.store.database import SCHEMA
+from raglab.store.database import LOG_SCHEMA
 from raglab.store.log_tables import CHOICE_TABLES, REQUEST_TABLES
 
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
@@ -68,7 +68,7 @@ def test_the_first_write_brings_it_here(places, version, kind):
         write(place, "bandit", "last")
     assert tables(places) == EVERY | {"audit_numbers"}
     numbers = places.execute("log.sqlite", "SELECT name, value FROM audit_numbers")
-    assert dict(numbers)["schema"] == SCHEMA == 4
+    assert dict(numbers)["schema"] == LOG_SCHEMA == 4
     assert dict(numbers)["event"] == 12 + {"audit": 2, "bandit": 3}[kind] + 5
     with closing(audit_at(place)) as log, closing(bandit_at(place)) as online:
         assert explain_request("r1", log).rebuilt

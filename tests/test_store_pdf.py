@@ -169,7 +169,7 @@ def test_the_limits_of_a_corpus_are_those_of_its_pdfs(tmp_path):
 @pytest.fixture
 def worker(tmp_path, monkeypatch):
     """A stand-in for the worker, as one is that a PDF has taken over."""
-    monkeypatch.setattr(workers, "_WORKER", tmp_path / "worker.py")
+    monkeypatch.setattr(workers, "_WORKER_SCRIPT", tmp_path / "worker.py")
     with BlockReader(is_cached=False) as reader:
         monkeypatch.setattr(document_samples, "READER", reader)
         yield tmp_path / "worker.py"

@@ -6,8 +6,8 @@ import pytest
 
 from raglab.store.files import InputError
 from raglab.store.policies import Policy, load_pack
-from raglab.store.records import MAX_NAME
-from raglab.store.strict_yaml import MOST_YAML_VALUES
+from raglab.store.records import MAX_NAME_CHARACTERS
+from raglab.store.strict_yaml import MAX_YAML_VALUES
 from raglab.words.languages import parse_language
 
 # What stands on the second line, after a first one that is right, and what is said of it.
@@ -47,15 +47,18 @@ WRONG = {
     "a number in sixteens": ("b: 0xff", "'0xff' as a number"),
     "a long number": ("b: " + "9" * 5000, "'9999"),
     "a long number in sixteens": ("b: 0x" + "f" * 5000, "'0xff"),
-    "a long key": ("x" * (MAX_NAME + 1) + ": 1", f"a key of {MAX_NAME + 1} characters"),
+    "a long key": (
+        "x" * (MAX_NAME_CHARACTERS + 1) + ": 1",
+        f"a key of {MAX_NAME_CHARACTERS + 1} characters",
+    ),
     "a key twice": ("b: {c: 1, c: 2}", "key 'c' twice in one mapping"),
     "deep lists": ("b: " + "[" * 20_000, "nesting too deep"),
     "deep mappings": ("b: " + "{a: " * 20_000, "nesting too deep"),
     "deep dashes": ("- " * 20_000, ""),
     "deep questions": ("? " * 20_000, "nesting too deep"),
     "many values": (
-        "b: [" + "1," * MOST_YAML_VALUES + "]",
-        f"more than {MOST_YAML_VALUES} keys and values",
+        "b: [" + "1," * MAX_YAML_VALUES + "]",
+        f"more than {MAX_YAML_VALUES} keys and values",
     ),
     "two documents": ("---", "but found another document"),
     "a NUL": ("b: \0", "special characters are not allowed"),

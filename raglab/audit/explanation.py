@@ -41,7 +41,7 @@ from raglab.store.log_tables import (
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
-    EVIDENCE,
+    EVIDENCE_TABLE,
     POLICIES,
     REPLIES,
     parsed_fields,
@@ -587,7 +587,7 @@ def _replay_request(entries: Entries, request: Mapping[str, Any]) -> Explanation
         signals=replayed_uses.signals,
         became=tuple(
             {column_name: event_row[column_name] for column_name in _NARROWED_COLUMNS}
-            for event_row in events.of(EVIDENCE)
+            for event_row in events.of(EVIDENCE_TABLE)
         ),
         decisions=decisions,
         differences=tuple(differences + mismatches),

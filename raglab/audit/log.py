@@ -40,19 +40,19 @@ from raglab.extension_points import extensions
 from raglab.policy import PolicyData
 from raglab.store.database import Database, check_no_folder
 from raglab.store.files import InputError
-from raglab.store.log_rows import REMEDY, Entries, as_written
+from raglab.store.log_rows import COPY_REMEDY, Entries, as_written
 from raglab.store.log_tables import (
     AUDIT_LOG,
     CHOICE_TABLES,
     CLARIFICATIONS,
     DECISIONS,
     EVENTS,
-    EVIDENCE,
+    EVIDENCE_TABLE,
     FORGOTTEN,
     LEARNERS,
-    OF_QUESTION,
     OPEN,
     POLICIES,
+    QUESTION_GATES,
     REPLIES,
     REQUEST_TABLES,
     REQUESTS,
@@ -108,7 +108,9 @@ def learner_of(
 def _learner_body(entries: Entries, learner_digest: str) -> Mapping[str, Any]:
     learner_row = entries.row(LEARNERS, digest=learner_digest)
     if learner_row is None:
-        refuse("a log must hold the learner settings that it names", repr(learner_digest), REMEDY)
+        refuse(
+            "a log must hold the learner settings that it names", repr(learner_digest), COPY_REMEDY
+        )
     learner_body: Mapping[str, Any] = learner_row["body"]
     return learner_body
 
@@ -683,7 +685,7 @@ class AuditLog:
                 self._fill_in(entries, logged_request, applied, now)
             decision_columns = decision_row(logged_request, response, checks, ms)
             if self.query != "text":
-                decision_columns |= without_quotations(decision_columns, OF_QUESTION)
+                decision_columns |= without_quotations(decision_columns, QUESTION_GATES)
             entries.add(DECISIONS, {"at": self._at(now), **decision_columns})
 
     def evidence(
@@ -704,7 +706,7 @@ class AuditLog:
                 **json_value(evidence),
             }
             entries.add(
-                EVIDENCE,
+                EVIDENCE_TABLE,
                 evidence_columns
                 if self.query == "text"
                 else evidence_columns | evidence_without_text(evidence_columns),

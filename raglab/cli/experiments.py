@@ -434,7 +434,7 @@ def check(
     """Re-test a policy's certificate on new cases, or compare the policy with a stored baseline."""
     from raglab.lab.certificate_checks import check_policy, retrieve_trace
     from raglab.store.baselines import Baseline
-    from raglab.store.traces import MANIFEST
+    from raglab.store.traces import MANIFEST_NAME
 
     baseline_options = BaselineOptions(
         baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again
@@ -449,7 +449,7 @@ def check(
     # A stored trace is used as it is: its retrieval needs no models.
     checked_trace = (
         open_trace(cases, split)
-        if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
+        if cases.suffix == ".parquet" or (cases / MANIFEST_NAME).is_file()
         else retrieve_trace(
             certified_policy,
             corpus or cases.parent,

@@ -47,12 +47,12 @@ def monitor(
 ) -> None:
     """Watch the promises of a certificate on labelled requests, as they come."""
     from raglab.store.files import locked, write_text
-    from raglab.store.traces import MANIFEST
+    from raglab.store.traces import MANIFEST_NAME
 
     keep_inputs(out, policy, labels, state)
     keep_inputs(state, policy, labels, option="--state")
     watch_promises = extension("monitor", "monitoring", "raglab monitor")
-    is_trace = labels.suffix == ".parquet" or (labels / MANIFEST).is_file()
+    is_trace = labels.suffix == ".parquet" or (labels / MANIFEST_NAME).is_file()
     certified_policy, labelled_rows = (
         load_policy(policy),
         open_trace(labels) if is_trace else labels,

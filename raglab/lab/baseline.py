@@ -25,7 +25,13 @@ from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, differing_settings, paired_table
 from raglab.metrics.costs import LABELS, OUTCOMES, SAME
 from raglab.replay import each_shard, shard_codes
-from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
+from raglab.store.baselines import (
+    COST_MEASURE,
+    OUTCOME_NAMES,
+    Baseline,
+    BaselineCase,
+    baseline_rows,
+)
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
@@ -319,7 +325,9 @@ def _losses(
     measure_names = measure_table["measure"]
     # A fall of what is better high is a loss.
     is_fall = measure_names.map(
-        lambda column_name: column_name != COST and metrics.RATE_TABLE[column_name].better == "high"
+        lambda column_name: (
+            column_name != COST_MEASURE and metrics.RATE_TABLE[column_name].better == "high"
+        )
     )
     turned_ends = {"loss": "difference", "low": "high", "high": "low"}
     turned_columns = {
@@ -332,10 +340,12 @@ def _losses(
             column_name: measure_table[column_name].where(~is_fall, turned_column)
             for column_name, turned_column in turned_columns.items()
         },
-        tested=(measure_names == COST) | measure_names.isin(rates),
+        tested=(measure_names == COST_MEASURE) | measure_names.isin(rates),
     )
     # what differs less from the minimum effect is rounding
-    least_losses = min_effect + SAME * np.where(measure_names == COST, float(costs.max()), 1.0)
+    least_losses = min_effect + SAME * np.where(
+        measure_names == COST_MEASURE, float(costs.max()), 1.0
+    )
     exceeds, is_shown = measure_table["loss"] > least_losses, measure_table["low"] > 0.0
     verdict_conditions = [measure_table["loss"].isna(), exceeds & is_shown, exceeds, is_shown]
     verdicts = np.select(verdict_conditions, ["no case", "lost", "open", "small"], "kept")

@@ -19,7 +19,7 @@ from raglab.decision.document_names import (
 from raglab.store.cells import whole_number
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.frames import signal_columns, trace_from_frame
-from raglab.store.hit_tables import OF_CASE, Score
+from raglab.store.hit_tables import CASE_COLUMNS, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
@@ -39,7 +39,7 @@ FIRST_COLUMNS = (
     "case_id",
     "query",
     "expect_status",
-    *OF_CASE,
+    *CASE_COLUMNS,
     "hit_id",
     "score",
     "rank",
@@ -165,7 +165,7 @@ def hits_frame(
         }
         case_columns |= {
             column_name: getattr(case, column_name, case.extra.get(column_name))
-            for column_name in OF_CASE
+            for column_name in CASE_COLUMNS
         }
         hit_passages = [_passage(store_hit, metadata_keys, first_page) for store_hit in case_hits]
         _check_scope(case, hit_passages)

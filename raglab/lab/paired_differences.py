@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, warn_of_learned
-from raglab.store.baselines import COST
+from raglab.store.baselines import COST_MEASURE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,7 @@ def paired_table(
     paired_rates = metrics.paired_rates(
         first_cells, second_cells, INTERVAL_LEVEL, weights=case_weights
     )
-    table_columns: dict[str, Any] = {"measure": [COST, *metrics.RATES]}
+    table_columns: dict[str, Any] = {"measure": [COST_MEASURE, *metrics.RATES]}
     for side_index, (side_name, policy_cells) in enumerate(
         zip(side_names, (first_cells, second_cells), strict=True)
     ):

@@ -141,7 +141,7 @@ def _counts ( study_problem : StudyProblem , cases : Cases , entry : Competition
         case_counts [ f"{case_role}_foreign" ] = sum ( len ( foreign_questions ( part . loaded ( ) ) ) for part in trace_parts ( trace ) if any ( is_foreign ( case . query , ( ) ) for case in part . cases )  # others are not loaded
  )
     if groups is not None :
-        cost_model = selection . policies [ COST_RECIPE ] . decision . model if COST_RECIPE in selection . policies else None )
+        cost_model = ( selection . policies [ COST_RECIPE ] . decision . model if COST_RECIPE in selection . policies else None )
         n_biased = ( 0 if cost_model is None or cost_model . groups is None else len ( cost_model . groups . bias ) )
         group_sizes = groups . counts ( )
         case_counts [ "groups" ] , case_counts [ "groups_without_bias" ] = ( len ( group_sizes ) , len ( group_sizes ) - n_biased , )

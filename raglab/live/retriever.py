@@ -31,7 +31,7 @@ from raglab.policy_parts.arms import ARMS
 from raglab.retrieval.arms import Sizes, Strategy, arm_row, build_arm_indexes
 from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import EmbeddingCache, VectorRows, embed, embed_pictures
-from raglab.retrieval.index_kinds import STORED, check_kind, sized_kind
+from raglab.retrieval.index_kinds import STORED_KIND, check_kind, sized_kind
 from raglab.retrieval.indexes import (
     Indexes,
     PictureVectors,
@@ -149,8 +149,8 @@ class RetrievalSettings(NamedTuple):
             return n_digests if reads_pictures(find_model(self.encoder).folder) else 0
 
         index_kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
-        if index_kind == STORED:  # before anything is encoded
-            check_installed(f"an index of kind {STORED}", "scale")
+        if index_kind == STORED_KIND:  # before anything is encoded
+            check_installed(f"an index of kind {STORED_KIND}", "scale")
         return self._replace(index=index_kind)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:

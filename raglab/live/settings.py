@@ -555,7 +555,7 @@ def _file_statements(file_path: Path) -> Iterator[Statement]:
     from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
-    file_text = read_text(file_path, _MAX_SETTINGS_BYTES, blank=True)
+    file_text = read_text(file_path, _MAX_SETTINGS_BYTES, allow_blank=True)
     file_values = dotenv_values(stream=StringIO(file_text))
     # By dotenv's parser: `dotenv_values`, which pydantic-settings reads, passes over a broken line.
     for statement in parse_stream(StringIO(file_text)):

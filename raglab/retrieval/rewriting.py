@@ -21,14 +21,14 @@ from raglab.retrieval.entity_names import (
 )
 from raglab.words.text import STOP_WORDS
 
-PASSAGES = 5  # first hits that are believed to be relevant
-TERMS = 10  # words that a step adds
+BELIEVED_PASSAGES = 5  # first hits that are believed to be relevant
+ADDED_TERMS = 10  # words that a step adds
 # words of the corpus that every passage is mixed with (Dirichlet's mu), about a passage's length
-SMOOTHING = 100.0
+DIRICHLET_MU = 100.0
 PASSAGES_KEPT = 4096  # passages that are kept as they were read
-UNSEEN = 0.5  # occurrences of a word that the corpus does not have
+UNSEEN_OCCURRENCES = 0.5  # occurrences of a word that the corpus does not have
 
-_TERM = re.compile(r"[^\W\d_]{3,}")
+_TERM_PATTERN = re.compile(r"[^\W\d_]{3,}")
 
 
 class Rewriter(Protocol):
@@ -58,11 +58,16 @@ def uncovered(question: str, passages: Sequence[str]) -> list[str]:
       >>> uncovered("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
       ['crédit des alpes']
     """
-    held = [(_beginnings(passage), f" {' '.join(plain_words(passage))} ") for passage in passages]
+    passage_forms = [
+        (_beginnings(passage), f" {' '.join(plain_words(passage))} ") for passage in passages
+    ]
     return [
-        unit
-        for unit in _units(question)
-        if not any(_holds(words, text, unit) for words, text in held)
+        question_unit
+        for question_unit in _units(question)
+        if not any(
+            _holds(passage_stems, passage_text, question_unit)
+            for passage_stems, passage_text in passage_forms
+        )
     ]
 
 
@@ -91,8 +96,8 @@ class Rm3:
 
     counts: Mapping[str, int] = field(repr=False)
     total: int
-    passages: int = PASSAGES
-    terms: int = TERMS
+    passages: int = BELIEVED_PASSAGES
+    terms: int = ADDED_TERMS
 
     @property
     def name(self) -> str:
@@ -110,21 +115,26 @@ class Rm3:
         Source: Lavrenko and Croft 2001, SIGIR (the model); Abdul-Jaleel et al. 2004, TREC (the
           question stays in it); Carpineto et al. 2001, ACM TOIS (the words that are chosen).
         """
-        believed = [_passage_words(text) for text in self._believed(question, passages, step)]
-        return " ".join((question, *self._words(question, believed)[: self.terms * step]))
+        believed_passages = [
+            _passage_words(text) for text in self._believed(question, passages, step)
+        ]
+        return " ".join((question, *self._words(question, believed_passages)[: self.terms * step]))
 
     def _believed(self, question: str, passages: Sequence[str], step: int) -> Sequence[str]:
-        first = passages[: self.passages]
+        first_passages = passages[: self.passages]
         if step == 1:
-            return first
+            return first_passages
         if step == 2:
-            missing = [_beginnings(unit) for unit in uncovered(question, first)]
-            holding = [
+            missing_stems = [
+                _beginnings(uncovered_unit)
+                for uncovered_unit in uncovered(question, first_passages)
+            ]
+            holding_passages = [
                 passage
                 for passage in passages
-                if any(map(_beginnings(passage).issuperset, missing))
+                if any(map(_beginnings(passage).issuperset, missing_stems))
             ]
-            return holding[: self.passages] or first
+            return holding_passages[: self.passages] or first_passages
         return passages[: self.passages * (step - 1)]
 
     def _words(self, question: str, passages: Sequence[_PassageWords]) -> list[str]:
@@ -134,40 +144,47 @@ class Rm3:
         is the sum over the passages of that chance times how far the passage is believed: its share
         of the question's likelihood.
         """
-        stems = sorted(_beginnings(question))
+        question_stems = sorted(_beginnings(question))
         # likelihood of the question, per word
         likelihoods = []
         for passage in passages:
-            chances = [passage.counts[word] + SMOOTHING * self._common(word) for word in stems]
-            logs = [log(chance / (passage.n_words + SMOOTHING)) for chance in chances]
-            likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
-        rates = [
-            likelihood / sum(likelihoods) / (passage.n_words + SMOOTHING)
+            word_chances = [
+                passage.counts[word] + DIRICHLET_MU * self._common(word) for word in question_stems
+            ]
+            log_chances = [
+                log(model_chance / (passage.n_words + DIRICHLET_MU))
+                for model_chance in word_chances
+            ]
+            likelihoods.append(exp(sum(log_chances) / max(len(log_chances), 1)))
+        passage_rates = [
+            likelihood / sum(likelihoods) / (passage.n_words + DIRICHLET_MU)
             for likelihood, passage in zip(likelihoods, passages, strict=True)
         ]
-        heard: defaultdict[str, float] = defaultdict(float)
-        for rate, passage in zip(rates, passages, strict=True):
-            for word, times in passage.counts.items():
-                heard[word] += rate * times
+        expected_counts: defaultdict[str, float] = defaultdict(float)
+        for passage_rate, passage in zip(passage_rates, passages, strict=True):
+            for word, n_occurrences in passage.counts.items():
+                expected_counts[word] += passage_rate * n_occurrences
         question_beginnings = {beginning(word) for word in plain_words(question)}
         # the most frequent spelling of each beginning that can be added, the first of equals
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for passage in passages:
-            for start, word, times in passage.terms:
-                spellings[start][word] += times
-        parts: dict[str, float] = {}
+            for word_stem, word, n_occurrences in passage.terms:
+                spellings[word_stem][word] += n_occurrences
+        divergence_parts: dict[str, float] = {}
         for word in sorted(spellings.keys() - question_beginnings):
-            common = self._common(word)
-            chance = heard[word] + sum(rates) * SMOOTHING * common
-            parts[word] = chance * log(chance / common)
-        best = sorted(parts, key=lambda word: -parts[word])
-        return [spellings[word].most_common(1)[0][0] for word in best]
+            corpus_chance = self._common(word)
+            model_chance = expected_counts[word] + sum(passage_rates) * DIRICHLET_MU * corpus_chance
+            divergence_parts[word] = model_chance * log(model_chance / corpus_chance)
+        best_words = sorted(divergence_parts, key=lambda word: -divergence_parts[word])
+        return [spellings[word].most_common(1)[0][0] for word in best_words]
 
     def _common(self, word: str) -> float:
-        return (self.counts.get(word, 0) + UNSEEN) / (self.total + UNSEEN)
+        return (self.counts.get(word, 0) + UNSEEN_OCCURRENCES) / (self.total + UNSEEN_OCCURRENCES)
 
 
-def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -> Rm3:
+def rm3(
+    texts: Sequence[str], *, passages: int = BELIEVED_PASSAGES, terms: int = ADDED_TERMS
+) -> Rm3:
     """Feedback for a corpus, whose words are counted once.
 
     Args:
@@ -185,44 +202,51 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       >>> rm3(texts, terms=2).rewrite("hail?", texts[:1], step=1)
       'hail? breaks glass'
     """
-    counts = Counter(beginning(word) for text in texts for word in plain_words(text))
-    return Rm3(dict(counts), counts.total(), passages, terms)
+    stem_counts = Counter(beginning(word) for text in texts for word in plain_words(text))
+    return Rm3(dict(stem_counts), stem_counts.total(), passages, terms)
 
 
 @lru_cache(maxsize=PASSAGES_KEPT)
 def _passage_words(text: str) -> _PassageWords:
     """A passage, read; kept, since the first hits of one question are those of others."""
-    words = plain_words(text)
-    terms = Counter(word for word in words if _TERM.fullmatch(word) and word not in STOP_WORDS)
-    starts = Counter(beginning(word) for word in words)
+    passage_words = plain_words(text)
+    term_counts = Counter(
+        word for word in passage_words if _TERM_PATTERN.fullmatch(word) and word not in STOP_WORDS
+    )
+    stem_counts = Counter(beginning(word) for word in passage_words)
     return _PassageWords(
-        len(words), starts, [(beginning(word), word, times) for word, times in terms.items()]
+        len(passage_words),
+        stem_counts,
+        [(beginning(word), word, n_occurrences) for word, n_occurrences in term_counts.items()],
     )
 
 
 def _units(question: str) -> list[str]:
     """Names, codes and content words of a question, folded, in order, each once."""
-    words = plain_words(question)
-    known = lexicon(
-        "".join(plain_words(name)) for name in (*names_in([question])[0], *codes_in(question))
+    question_words = plain_words(question)
+    known_names = lexicon(
+        "".join(plain_words(known_name))
+        for known_name in (*names_in([question])[0], *codes_in(question))
     )
-    spots = {spot.at: spot.length for spot in longest(spot_names(words, known))}
-    units: list[str] = []
-    at = 0
-    while at < len(words):
-        length = spots.get(at, 1)
-        unit = " ".join(words[at : at + length])
-        if length > 1 or unit not in STOP_WORDS:
-            units.append(unit)
-        at += length
-    return list(dict.fromkeys(units))
+    lengths_by_start = {
+        spot.at: spot.length for spot in longest(spot_names(question_words, known_names))
+    }
+    question_units: list[str] = []
+    position = 0
+    while position < len(question_words):
+        n_words = lengths_by_start.get(position, 1)
+        unit_words = " ".join(question_words[position : position + n_words])
+        if n_words > 1 or unit_words not in STOP_WORDS:
+            question_units.append(unit_words)
+        position += n_words
+    return list(dict.fromkeys(question_units))
 
 
-def _holds(words: set[str], text: str, unit: str) -> bool:
+def _holds(passage_stems: set[str], passage_text: str, question_unit: str) -> bool:
     """Whether a passage, by word beginnings and folded text, holds a name, identifier or word."""
-    if " " in unit and any(char.isdigit() for char in unit):
-        return f" {unit} " in text
-    return _beginnings(unit) <= words
+    if " " in question_unit and any(character.isdigit() for character in question_unit):
+        return f" {question_unit} " in passage_text
+    return _beginnings(question_unit) <= passage_stems
 
 
 def _beginnings(text: str) -> set[str]:

@@ -5,7 +5,7 @@
      "cases_hash": …, "measures": …, "cases": [{"id": …, "question": …, "label": …, "judged_by": …,
      "outcome": …, "cost": …}, one a line]}
 
-The cases are sorted by id, so that their order says nothing. What follows from the cases (hash,
+The cases are sorted by id: their order says nothing. What follows from the cases (hash,
 costs, measures) is computed again on reading and must agree.
 """
 
@@ -43,22 +43,25 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT = "raglab-baseline-1"
-COST = "expected_cost"
-REMEDY = "save the baseline again (raglab check --save-baseline)"
-UNDECIDED = "answered_undecided"
+BASELINE_FORMAT = "raglab-baseline-1"
+COST_MEASURE = "expected_cost"
+BASELINE_REMEDY = "save the baseline again (raglab check --save-baseline)"
+UNDECIDED_OUTCOME = "answered_undecided"
 # outcome of each cell, as files name it
 OUTCOME_NAMES = (
     *(OUTCOMES[outcome] for outcome in OUTCOME_OF_CELL[: metrics.PLAIN_CELLS]),
-    *[UNDECIDED] * len(metrics.UNDECIDED_CELLS),
+    *[UNDECIDED_OUTCOME] * len(metrics.UNDECIDED_CELLS),
 )
 # Cell of a label and an outcome; a pair that no decision gives, such as a right answer to what is
 # to refuse, has none.
-CELL_OF: Mapping[tuple[str, str], int] = {
+CELL_OF_OUTCOME: Mapping[tuple[str, str], int] = {
     (LABELS[LABEL_OF_CELL[cell]], OUTCOMES[OUTCOME_OF_CELL[cell]]): cell
     for cell in range(metrics.PLAIN_CELLS)
     if metrics.DISTINCT_CELL[cell] == cell
-} | {(LABELS[0], UNDECIDED): metrics.UNDECIDED_CELLS[1]}  # no later answer is known to be the same
+} | {
+    # no later answer is known to be the same
+    (LABELS[0], UNDECIDED_OUTCOME): metrics.UNDECIDED_CELLS[1]
+}
 
 
 Count = Annotated[int, Field(ge=0)]
@@ -111,7 +114,7 @@ class BaselineCase(NamedTuple):
     @property
     def cell(self) -> int:
         """Decision, label and whether the case is right, as in `metrics.rate_counts`."""
-        return CELL_OF[self.label, self.outcome]
+        return CELL_OF_OUTCOME[self.label, self.outcome]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,7 +146,7 @@ class Baseline(Result):
             [
                 ("policy", self.policy_id),
                 ("cases", f"{len(self.cases):,}"),
-                (COST, f"{self.expected_cost:.3f}"),
+                (COST_MEASURE, f"{self.expected_cost:.3f}"),
             ],
             {"cases": self.frame()},
         )
@@ -173,37 +176,53 @@ class Baseline(Result):
     @property
     def measures(self) -> dict[str, dict[str, Any]]:
         """Expected cost and each rate with its counts; a rate of no case is None."""
-        counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
-        k, n = metrics.rate_counts(counts), metrics.label_counts(counts)
-        sizes = metrics.denominators(k, n)
-        pairs = zip(metrics.RATES, k.tolist(), sizes.tolist(), strict=True)
+        cell_counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
+        rate_numerators, label_counts = (
+            metrics.rate_counts(cell_counts),
+            metrics.label_counts(cell_counts),
+        )
+        rate_denominators = metrics.denominators(rate_numerators, label_counts)
+        counted_rates = zip(
+            metrics.RATES, rate_numerators.tolist(), rate_denominators.tolist(), strict=True
+        )
         rates = {
-            name: {"rate": count / size if size else None, "k": count, "n": size}
-            for name, count, size in pairs
+            rate_name: {
+                "rate": numerator / denominator if denominator else None,
+                "k": numerator,
+                "n": denominator,
+            }
+            for rate_name, numerator, denominator in counted_rates
         }
-        return {COST: {"cost": self.expected_cost, "n": len(self.cases)}, **rates}
+        return {COST_MEASURE: {"cost": self.expected_cost, "n": len(self.cases)}, **rates}
 
     def frame(self) -> pd.DataFrame:
         """A row a case: `case_id`, `question`, `label`, `judged_by`, `outcome`, `cost`."""
         import pandas as pd
 
-        columns = ["case_id", *BaselineCase._fields[1:]]
-        return pd.DataFrame(self.cases, columns=columns).assign(cost=self.case_costs)
+        column_names = ["case_id", *BaselineCase._fields[1:]]
+        return pd.DataFrame(self.cases, columns=column_names).assign(cost=self.case_costs)
 
     def text(self) -> str:
         """The file's content: the head, then one case a line."""
-        names = [name for name in _FileFields.model_fields if name not in {"format", "cases"}]
-        head = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
+        fact_names = [
+            fact_name
+            for fact_name in _FileFields.model_fields
+            if fact_name not in {"format", "cases"}
+        ]
+        file_head = {
+            "format": BASELINE_FORMAT,
+            **{fact_name: getattr(self, fact_name) for fact_name in fact_names},
+        }
         # every cost by label and outcome: defaults may change, a baseline does not
-        rows = (dict(zip(OUTCOMES, row, strict=True)) for row in self.costs.tolist())
-        head["costs"] = dict(zip(LABELS, rows, strict=True))
-        head["retrieval"] = json.loads(canonical_json(dict(self.retrieval)))  # keys sorted
-        lines = (
-            json.dumps(case._asdict() | {"cost": cost}, ensure_ascii=False)
-            for case, cost in zip(self.cases, self.case_costs.tolist(), strict=True)
+        cost_rows = (dict(zip(OUTCOMES, cost_row, strict=True)) for cost_row in self.costs.tolist())
+        file_head["costs"] = dict(zip(LABELS, cost_rows, strict=True))
+        file_head["retrieval"] = json.loads(canonical_json(dict(self.retrieval)))  # keys sorted
+        case_lines = (
+            json.dumps(case._asdict() | {"cost": case_cost}, ensure_ascii=False)
+            for case, case_cost in zip(self.cases, self.case_costs.tolist(), strict=True)
         )
-        opening = json.dumps(head, ensure_ascii=False, indent=2).removesuffix("\n}")
-        return f"{opening},\n" + '  "cases": [\n    ' + ",\n    ".join(lines) + "\n  ]\n}\n"
+        head_text = json.dumps(file_head, ensure_ascii=False, indent=2).removesuffix("\n}")
+        return f"{head_text},\n" + '  "cases": [\n    ' + ",\n    ".join(case_lines) + "\n  ]\n}\n"
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all; the same baseline gives the same bytes.
@@ -221,62 +240,84 @@ class Baseline(Result):
         Raises:
           InputError: the file is no baseline, of another format, or its parts do not agree.
         """
-        where, faults = Where(str(path)), Faults("values")
+        location, faults = Where(str(path)), Faults("values")
         record = read_json(Path(path), MAX_FILE_BYTES)
-        stated = faults.checked(read_record(JsonLine(where, record), _FileFields, faults))
-        cases = [BaselineCase(**case.model_dump(exclude={"cost"})) for case in stated.cases]
-        known = (SOURCES, MIXED, *ANSWER_BASES)
-        least = max(stated.status_only, stated.missing_answers)
-        pairs = [(case.label, case.outcome) for case in cases]
-        odd = [" and ".join(pair) for pair in pairs if pair not in CELL_OF]
-        for broken, rule, value in (
-            (stated.basis not in known, f"basis must be one of {', '.join(known)}", stated.basis),
-            (odd, "label and outcome must go together", odd[:1]),
-            (least > len(cases), "status_only and missing_answers must count cases", least),
+        file_fields = faults.checked(read_record(JsonLine(location, record), _FileFields, faults))
+        cases = [BaselineCase(**case.model_dump(exclude={"cost"})) for case in file_fields.cases]
+        known_bases = (SOURCES, MIXED, *ANSWER_BASES)
+        least_cases = max(file_fields.status_only, file_fields.missing_answers)
+        judged_outcomes = [(case.label, case.outcome) for case in cases]
+        impossible_outcomes = [
+            " and ".join(judged_outcome)
+            for judged_outcome in judged_outcomes
+            if judged_outcome not in CELL_OF_OUTCOME
+        ]
+        for is_broken, broken_rule, shown_fact in (
+            (
+                file_fields.basis not in known_bases,
+                f"basis must be one of {', '.join(known_bases)}",
+                file_fields.basis,
+            ),
+            (impossible_outcomes, "label and outcome must go together", impossible_outcomes[:1]),
+            (
+                least_cases > len(cases),
+                "status_only and missing_answers must count cases",
+                least_cases,
+            ),
         ):
-            if broken:
-                raise input_error(where, rule, REMEDY, shown_value(str(value)))
+            if is_broken:
+                raise input_error(
+                    location, broken_rule, BASELINE_REMEDY, shown_value(str(shown_fact))
+                )
         try:
-            costs = metrics.cost_matrix(stated.costs)
+            costs = metrics.cost_matrix(file_fields.costs)
         except ValueError as error:
-            raise input_error(where, "costs must be valid", REMEDY, str(error)) from error
-        derived = ("costs", "cases_hash", "measures", "cases")
-        stated_facts = stated.model_dump(exclude={"format", *derived})
+            raise input_error(
+                location, "costs must be valid", BASELINE_REMEDY, str(error)
+            ) from error
+        derived_facts = ("costs", "cases_hash", "measures", "cases")
+        stated_facts = file_fields.model_dump(exclude={"format", *derived_facts})
         baseline = cls(
-            costs=costs, cases=baseline_rows(cases, where), first_forms={}, **stated_facts
+            costs=costs, cases=baseline_rows(cases, location), first_forms={}, **stated_facts
         )
         # Where one part of a file was changed without the others, one does not follow.
-        again = json.loads(baseline.text())
-        again["measures"] = {name: again["measures"].get(name) for name in stated.measures}
+        expected_record = json.loads(baseline.text())
+        expected_record["measures"] = {
+            fact_name: expected_record["measures"].get(fact_name)
+            for fact_name in file_fields.measures
+        }
         record["cases"].sort(key=itemgetter("id"))
-        for name in derived:
-            if again[name] != record[name]:
+        for fact_name in derived_facts:
+            if expected_record[fact_name] != record[fact_name]:
                 raise input_error(
-                    where, f"{name} must agree with the other parts of the file", REMEDY, "another"
+                    location,
+                    f"{fact_name} must agree with the other parts of the file",
+                    BASELINE_REMEDY,
+                    "another",
                 )
         return baseline
 
 
-def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[BaselineCase, ...]:
+def baseline_rows(cases: Sequence[BaselineCase], location: Where) -> tuple[BaselineCase, ...]:
     """Cases in the order of their ids.
 
     Raises:
       InputError: no case, or an id twice.
     """
-    ordered = tuple(sorted(cases))
-    if not ordered:
+    ordered_cases = tuple(sorted(cases))
+    if not ordered_cases:
         raise input_error(
-            where, "a baseline must have at least one case", "give labelled cases", "none"
+            location, "a baseline must have at least one case", "give labelled cases", "none"
         )
-    for case, following in pairwise(ordered):
-        if case.id == following.id:
+    for case, next_case in pairwise(ordered_cases):
+        if case.id == next_case.id:
             raise input_error(
-                where,
+                location,
                 "a case's id must be unique",
                 "rename or remove one",
                 f"{shown_value(case.id)} twice",
             )
-    return ordered
+    return ordered_cases
 
 
 def check_free(path: Path) -> None:

@@ -43,7 +43,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import SPLITS, PlacedCases, join_groups
+from raglab.store.case_labels import SPLIT_NAMES, PlacedCases, join_groups
 from raglab.store.csv_tables import table_text
 from raglab.store.document_files import Limits, PlacedChunks
 from raglab.store.files import JsonLine, Where, input_error, read_json, shown_value
@@ -68,7 +68,7 @@ Record = Mapping[str, Any]
 Lines = Iterable[JsonLine]
 Placed = list[tuple[Where, Any]]  # cases or chunks
 LeftOut = defaultdict[str, list[str]]  # names by what they are
-_CUT = "correct or remove it"
+_CUT_REMEDY = "correct or remove it"
 
 
 class _Foreign(Fields):
@@ -77,24 +77,28 @@ class _Foreign(Fields):
     model_config = ConfigDict(extra="allow")
 
 
-def _document(record: Record, path: Path, model: type[Model]) -> Model:
+def _document(record: Record, path: Path, record_model: type[Model]) -> Model:
     """A whole JSON document of a set."""
     faults = Faults("places")
-    return faults.checked(read_record(JsonLine(Where(str(path)), record), model, faults))
+    return faults.checked(read_record(JsonLine(Where(str(path)), record), record_model, faults))
 
 
-def _finished(placed: Placed, path: Path, faults: Faults, left_out: LeftOut) -> Placed:
+def _finished(placed_records: Placed, path: Path, faults: Faults, left_out: LeftOut) -> Placed:
     """What was read without a fault; one warning counts what is left out."""
     faults.stop()
-    kinds = {what: [*map(shown_value, names)] for what, names in left_out.items() if names}
-    if kinds:
-        warn_user(visible(f"{path}: left out: {counted(kinds)}"))
-    return placed
+    names_by_kind = {
+        left_out_kind: [*map(shown_value, left_out_names)]
+        for left_out_kind, left_out_names in left_out.items()
+        if left_out_names
+    }
+    if names_by_kind:
+        warn_user(visible(f"{path}: left out: {counted(names_by_kind)}"))
+    return placed_records
 
 
-def _share(text: str) -> float:
+def _share(hashed_text: str) -> float:
     """Place of a text in [0, 1), by its SHA-256."""
-    return int(digest(text, 8), 16) / 16**8
+    return int(digest(hashed_text, 8), 16) / 16**8
 
 
 class _Answer(_Foreign):
@@ -129,10 +133,10 @@ def is_squad(document: object) -> bool:
 
 def _paragraphs(document: Record, path: Path) -> Iterator[tuple[Where, str, int, _Paragraph]]:
     """Paragraphs with their places, the names of their articles, and numbers from 1."""
-    for a, article in enumerate(_document(document, path, _Squad).data):
-        for p, paragraph in enumerate(article.paragraphs):
-            where = Where(str(path), id=f"data[{a}].paragraphs[{p}]")
-            yield where, flat_name(article.title), p + 1, paragraph
+    for article_index, article in enumerate(_document(document, path, _Squad).data):
+        for paragraph_index, paragraph in enumerate(article.paragraphs):
+            location = Where(str(path), id=f"data[{article_index}].paragraphs[{paragraph_index}]")
+            yield location, flat_name(article.title), paragraph_index + 1, paragraph
 
 
 def squad_chunks(document: Record, path: Path, _: Limits) -> PlacedChunks:
@@ -146,17 +150,19 @@ def squad_chunks(document: Record, path: Path, _: Limits) -> PlacedChunks:
     Warns:
       UserWarning: other blank paragraphs are left out; it counts them.
     """
-    faults, left_out, chunks = Faults("paragraphs"), LeftOut(list), []
-    for where, article, number, paragraph in _paragraphs(document, path):
-        name = f"{article}#{number}-{number}"
-        chunk = Chunk(name, paragraph.context, article, number, tags={"domain": article})
+    faults, left_out, placed_chunks = Faults("paragraphs"), LeftOut(list), []
+    for location, article_title, page_number, paragraph in _paragraphs(document, path):
+        chunk_id = f"{article_title}#{page_number}-{page_number}"
+        chunk = Chunk(
+            chunk_id, paragraph.context, article_title, page_number, tags={"domain": article_title}
+        )
         if paragraph.context.strip():
-            chunks.append((where._replace(id=name), chunk))
+            placed_chunks.append((location._replace(id=chunk_id), chunk))
         elif all(question.is_impossible for question in paragraph.qas or ()):
-            left_out["blank paragraphs"].append(name)
+            left_out["blank paragraphs"].append(chunk_id)
         else:
-            faults.add(where, "context of an answer must not be blank", _CUT)
-    return _finished(chunks, path, faults, left_out)
+            faults.add(location, "context of an answer must not be blank", _CUT_REMEDY)
+    return _finished(placed_chunks, path, faults, left_out)
 
 
 def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
@@ -173,19 +179,21 @@ def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
     Warns:
       UserWarning: some of a question's answers are blank and left out; it counts them.
     """
-    faults, left_out, cases = Faults("questions"), LeftOut(list), []
+    faults, left_out, placed_cases = Faults("questions"), LeftOut(list), []
     paragraphs = [*_paragraphs(document, path)]
-    splits = article_splits(article for _, article, _, _ in paragraphs)
-    for above, article, number, paragraph in paragraphs:
-        for n, question in enumerate(paragraph.qas or ()):
-            where = above._replace(id=f"{above.id}.qas[{n}]")
+    split_by_title = article_splits(article_title for _, article_title, _, _ in paragraphs)
+    for paragraph_place, article_title, page_number, paragraph in paragraphs:
+        for question_index, question in enumerate(paragraph.qas or ()):
+            location = paragraph_place._replace(id=f"{paragraph_place.id}.qas[{question_index}]")
             is_impossible = question.is_impossible
-            texts = [] if is_impossible else [answer.text for answer in question.answers or ()]
-            filled = [text for text in texts if text.strip()]
-            left_out["blank answers"] += [question.id] * (len(texts) - len(filled))
-            if not (filled or is_impossible):
+            answer_texts = (
+                [] if is_impossible else [answer.text for answer in question.answers or ()]
+            )
+            filled_answers = [answer_text for answer_text in answer_texts if answer_text.strip()]
+            left_out["blank answers"] += [question.id] * (len(answer_texts) - len(filled_answers))
+            if not (filled_answers or is_impossible):
                 faults.add(
-                    where,
+                    location,
                     "a possible question must have an answer",
                     "add an answer or set is_impossible",
                     "none",
@@ -194,13 +202,13 @@ def squad_cases(document: Record, path: Path, _: Limits) -> PlacedCases:
                 question.id,
                 question.question,
                 "refuse" if is_impossible else "ok",
-                () if is_impossible else (f"{article}#{number}",),
-                answer=next(iter(filled), None),
-                split=splits[article],
-                extra={"article": article, "paragraph": number},
+                () if is_impossible else (f"{article_title}#{page_number}",),
+                answer=next(iter(filled_answers), None),
+                split=split_by_title[article_title],
+                extra={"article": article_title, "paragraph": page_number},
             )
-            cases.append((where, case))
-    return _finished(cases, path, faults, left_out)
+            placed_cases.append((location, case))
+    return _finished(placed_cases, path, faults, left_out)
 
 
 def article_splits(articles: Iterable[str]) -> dict[str, str]:
@@ -210,10 +218,14 @@ def article_splits(articles: Iterable[str]) -> dict[str, str]:
       >>> sorted(article_splits(["Normans", "Force", "Warsaw"]).values())
       ['certify', 'report', 'tune']
     """
-    order = sorted(set(articles), key=digest)
-    tune, certify = (3 * len(order) + 5) // 10, (3 * len(order) + 2) // 4
+    hashed_titles = sorted(set(articles), key=digest)
+    first_certify, first_report = (
+        (3 * len(hashed_titles) + 5) // 10,
+        (3 * len(hashed_titles) + 2) // 4,
+    )
     return {
-        title: SPLITS[(place >= tune) + (place >= certify)] for place, title in enumerate(order)
+        title: SPLIT_NAMES[(title_rank >= first_certify) + (title_rank >= first_report)]
+        for title_rank, title in enumerate(hashed_titles)
     }
 
 
@@ -229,7 +241,7 @@ _TUNE_SHARE = 0.40
 # query, TREC's round, which nobody reads, document, and a score, which pandas may write as 1.0
 _JUDGEMENT = re.compile(r"(\S+)(?: Q?\d+)? (\S+) ([+-]?\d{1,9})(?:\.0*)?")
 # of the first column, without regard to case
-_HEADS = frozenset({"query-id", "query_id", "queryid", "qid", "query", "topic"})
+_JUDGEMENT_HEADS = frozenset({"query-id", "query_id", "queryid", "qid", "query", "topic"})
 
 
 def is_beir(record: Record) -> bool:
@@ -237,7 +249,7 @@ def is_beir(record: Record) -> bool:
     return "_id" in record and record.keys().isdisjoint(("query", "question"))
 
 
-def beir_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
+def beir_chunks(json_records: Lines, path: Path, _: Limits) -> PlacedChunks:
     """Chunks of corpus.jsonl: the title is the heading of the text, id and source are `_id`.
 
     A document without any text stays, so that counts are the published ones. BEIR's `metadata` is
@@ -249,21 +261,23 @@ def beir_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
     Warns:
       UserWarning: documents have further keys, which no chunk keeps; it names them.
     """
-    faults, chunks, keys = Faults("documents"), [], dict.fromkeys(["metadata"])
-    for line in lines:
-        document = read_record(line, _BeirText, faults)
+    faults, placed_chunks, extra_keys = Faults("documents"), [], dict.fromkeys(["metadata"])
+    for json_line in json_records:
+        document = read_record(json_line, _BeirText, faults)
         if document is None:
             continue
-        keys |= dict.fromkeys(document.model_extra or ())
-        name, title = flat_name(document.name), " ".join((document.title or "").split())
-        section = (title,) if title and document.text else ()
-        text = document.text or document.title or ""
-        chunk = Chunk(name, text, name, section=section)
-        chunks.append((line.where._replace(id=document.name), chunk))
-    return _finished(chunks, path, faults, LeftOut(list, {"keys of documents": [*keys][1:]}))
+        extra_keys |= dict.fromkeys(document.model_extra or ())
+        chunk_id, title = flat_name(document.name), " ".join((document.title or "").split())
+        headings = (title,) if title and document.text else ()
+        chunk_text = document.text or document.title or ""
+        chunk = Chunk(chunk_id, chunk_text, chunk_id, section=headings)
+        placed_chunks.append((json_line.where._replace(id=document.name), chunk))
+    return _finished(
+        placed_chunks, path, faults, LeftOut(list, {"keys of documents": [*extra_keys][1:]})
+    )
 
 
-def beir_cases(lines: Lines, path: Path, limits: Limits) -> PlacedCases:
+def beir_cases(json_records: Lines, path: Path, limits: Limits) -> PlacedCases:
     """One case a judged query, in the order of queries.jsonl.
 
     `ok`, any of its relevant documents will do.
@@ -278,16 +292,16 @@ def beir_cases(lines: Lines, path: Path, limits: Limits) -> PlacedCases:
       UserWarning: queries were judged and have no relevant document, or no text, or stand in no
         file of qrels. It counts them.
     """
-    judged = _judgements(path.parent, limits)
-    faults, left_out, cases, names = Faults("queries"), LeftOut(list), [], set()
-    for line in lines:
-        query = read_record(line, _BeirText, faults)
+    judged_queries = _judgements(path.parent, limits)
+    faults, left_out, placed_cases, query_names = Faults("queries"), LeftOut(list), [], set()
+    for json_line in json_records:
+        query = read_record(json_line, _BeirText, faults)
         if query is None:
             continue
-        names.add(query.name)
-        split, documents = judged.get(query.name, ("", {}))
-        grades = {name: score for name, score in documents.items() if score > 0}
-        if not documents:
+        query_names.add(query.name)
+        split, graded_documents = judged_queries.get(query.name, ("", {}))
+        grades = {source: grade for source, grade in graded_documents.items() if grade > 0}
+        if not graded_documents:
             left_out["queries in no file of qrels"].append(query.name)
         elif not grades:
             left_out["judged queries without a relevant document"].append(query.name)
@@ -300,9 +314,11 @@ def beir_cases(lines: Lines, path: Path, limits: Limits) -> PlacedCases:
                 split=split,
                 extra={SOURCE_GRADES: grades} if {*grades.values()} != {1} else {},
             )
-            cases.append((line.where._replace(id=query.name), case))
-    left_out["judged queries without a text"] += [name for name in judged if name not in names]
-    return _finished(cases, path.parent, faults, left_out)
+            placed_cases.append((json_line.where._replace(id=query.name), case))
+    left_out["judged queries without a text"] += [
+        source for source in judged_queries if source not in query_names
+    ]
+    return _finished(placed_cases, path.parent, faults, left_out)
 
 
 def query_split(query_id: str, qrels_name: str) -> str:
@@ -322,65 +338,81 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
 
     Rows are query, document, score as BEIR writes them, or TREC's query, round, document, score.
     """
-    below = check_link(folder / "qrels", follow_links=limits.follow_links)
-    files = sorted(below.glob("*.tsv"))
-    if not files:
+    qrels_folder = check_link(folder / "qrels", follow_links=limits.follow_links)
+    qrels_paths = sorted(qrels_folder.glob("*.tsv"))
+    if not qrels_paths:
         raise input_error(
             folder,
             "a BEIR folder must have qrels/*.tsv",
             "name them qrels/train.tsv, qrels/test.tsv",
-            shown_value(", ".join(sorted(path.name for path in below.glob("*")))),
+            shown_value(
+                ", ".join(sorted(qrels_path.name for qrels_path in qrels_folder.glob("*")))
+            ),
         )
-    judged: dict[str, tuple[str, dict[str, int]]] = {}
+    judged_queries: dict[str, tuple[str, dict[str, int]]] = {}
     faults = Faults()
-    for path in files:
-        text = table_text(path, limits.max_file_bytes, follow_links=limits.follow_links)
-        lines = [
-            (n, cells) for n, line in enumerate(text.split("\n"), 1) if (cells := line.split())
+    for qrels_path in qrels_paths:
+        table_content = table_text(
+            qrels_path, limits.max_file_bytes, follow_links=limits.follow_links
+        )
+        numbered_cells = [
+            (line_number, row_cells)
+            for line_number, row_text in enumerate(table_content.split("\n"), 1)
+            if (row_cells := row_text.split())
         ]
-        first = lines[0][1]
-        rows = lines[first[0].casefold() in _HEADS and not first[-1].isdecimal() :]
-        for n, cells in rows:
-            where, shown = Where(str(path), n, cells[0]), " ".join(cells)
-            row = _JUDGEMENT.fullmatch(shown)
+        first_cells = numbered_cells[0][1]
+        judgement_rows = numbered_cells[
+            first_cells[0].casefold() in _JUDGEMENT_HEADS and not first_cells[-1].isdecimal() :
+        ]
+        for line_number, row_cells in judgement_rows:
+            location, shown_row = (
+                Where(str(qrels_path), line_number, row_cells[0]),
+                " ".join(row_cells),
+            )
+            judgement = _JUDGEMENT.fullmatch(shown_row)
             # all rows have the columns of the first: a further cell is a blank in an id
-            if row is None or len(cells) != len(rows[0][1]):
+            if judgement is None or len(row_cells) != len(judgement_rows[0][1]):
                 faults.add(
-                    where,
+                    location,
                     "a row must be query-id, corpus-id, whole score, or TREC's four columns",
-                    f"{_CUT}; ids hold no blanks",
-                    shown_value(shown),
+                    f"{_CUT_REMEDY}; ids hold no blanks",
+                    shown_value(shown_row),
                 )
                 continue
-            split, document, score = query_split(row[1], path.stem), flat_name(row[2]), int(row[3])
-            stated, documents = judged.setdefault(row[1], (split, {}))
-            before = documents.setdefault(document, score)
-            if (split, score) != (stated, before):
+            split, document, grade = (
+                query_split(judgement[1], qrels_path.stem),
+                flat_name(judgement[2]),
+                int(judgement[3]),
+            )
+            earlier_split, graded_documents = judged_queries.setdefault(judgement[1], (split, {}))
+            earlier_grade = graded_documents.setdefault(document, grade)
+            if (split, grade) != (earlier_split, earlier_grade):
                 faults.add(
-                    where,
+                    location,
                     "a query must have one split, and a document one score",
-                    _CUT,
-                    f"{split} {score} after {stated} {before} for {shown_value(document)}",
+                    _CUT_REMEDY,
+                    f"{split} {grade} after {earlier_split} {earlier_grade} for "
+                    f"{shown_value(document)}",
                 )
     faults.stop()
-    return judged
+    return judged_queries
 
 
-_KEYS = frozenset(("task_id", "contexts", "input", "answerability"))
-_STATUS = {
+_TASK_KEYS = frozenset(("task_id", "contexts", "input", "answerability"))
+_STATUS_BY_LABEL = {
     "ANSWERABLE": "ok",
     "PARTIAL": "ok",
     "UNANSWERABLE": "refuse",
     "UNDERSPECIFIED": "ambiguous",
 }
-_TALK = "CONVERSATIONAL"  # thanks and greetings: no question, so no label of ours
-_KEPT = {
+_TALK_LABEL = "CONVERSATIONAL"  # thanks and greetings: no question, so no label of ours
+_KEPT_FACTS = {
     "turn": "turn",
     "Question Type": "question_type",
     "Multi-Turn": "multi_turn",
     "Collection": "collection",
 }
-_SPELT = re.compile(r"\w[\w'’-]*")
+_SPELT_WORD = re.compile(r"\w[\w'’-]*")
 
 
 class _Passage(_Foreign):
@@ -402,9 +434,13 @@ class _Passages(_Foreign):
     def passages(self, left_out: LeftOut) -> list[tuple[str, str]]:
         """Names of the documents of its passages with their texts; blank ones are left out."""
         left_out["blank passages"] += [
-            of.document_id for of in self.contexts if not of.text.strip()
+            passage.document_id for passage in self.contexts if not passage.text.strip()
         ]
-        return [(flat_name(of.document_id), of.text) for of in self.contexts if of.text.strip()]
+        return [
+            (flat_name(passage.document_id), passage.text)
+            for passage in self.contexts
+            if passage.text.strip()
+        ]
 
 
 class _Task(_Passages):
@@ -418,10 +454,10 @@ class _Task(_Passages):
 
 def is_mtrag(record: Record) -> bool:
     """Whether a line has the keys of a task."""
-    return record.keys() >= _KEYS
+    return record.keys() >= _TASK_KEYS
 
 
-def mtrag_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
+def mtrag_chunks(json_records: Lines, path: Path, _: Limits) -> PlacedChunks:
     """One chunk a passage of any task, each once, by document_id, which is its id and source.
 
     No page, no tag.
@@ -433,22 +469,30 @@ def mtrag_chunks(lines: Lines, path: Path, _: Limits) -> PlacedChunks:
       UserWarning: blank passages are left out; it counts them.
     """
     faults, left_out = Faults("passages"), LeftOut(list)
-    pooled: dict[str, tuple[Where, Chunk]] = {}
-    for line in lines:
-        task = read_record(line, _Passages, faults)
-        for name, text in () if task is None else task.passages(left_out):
-            first, chunk = pooled.setdefault(name, (line.where, Chunk(name, text, name)))
-            if chunk.text != text:
+    pooled_chunks: dict[str, tuple[Where, Chunk]] = {}
+    for json_line in json_records:
+        task = read_record(json_line, _Passages, faults)
+        for document_name, passage_text in () if task is None else task.passages(left_out):
+            first_place, chunk = pooled_chunks.setdefault(
+                document_name, (json_line.where, Chunk(document_name, passage_text, document_name))
+            )
+            if chunk.text != passage_text:
                 faults.add(
-                    line.where,
+                    json_line.where,
                     "a document_id must stand for one text",
                     "rename one of them",
-                    f"{shown_value(name)} with another text than on line {first.line}",
+                    f"{shown_value(document_name)} with another text than on line "
+                    f"{first_place.line}",
                 )
-    return _finished([pooled[name] for name in sorted(pooled)], path, faults, left_out)
+    return _finished(
+        [pooled_chunks[document_name] for document_name in sorted(pooled_chunks)],
+        path,
+        faults,
+        left_out,
+    )
 
 
-def mtrag_cases(lines: Lines, path: Path, _: Limits) -> PlacedCases:
+def mtrag_cases(json_records: Lines, path: Path, _: Limits) -> PlacedCases:
     """One case a task, in the order of the file.
 
     Query = last user turn, any of its own passages expected if `ok`.
@@ -462,59 +506,66 @@ def mtrag_cases(lines: Lines, path: Path, _: Limits) -> PlacedCases:
     Warns:
       UserWarning: tasks are no question, or passages blank, and left out; it counts them.
     """
-    faults, left_out, placed, conversations = Faults("tasks"), LeftOut(list), [], []
-    for line in lines:
-        task = read_record(line, _Task, faults)
+    faults, left_out, placed_cases, conversations = Faults("tasks"), LeftOut(list), [], []
+    for json_line in json_records:
+        task = read_record(json_line, _Task, faults)
         if task is None:
             continue
-        where, label = line.where._replace(id=task.task_id), task.answerability[0]
-        sources, status = [name for name, _ in task.passages(left_out)], _STATUS.get(label)
+        location, answerability = json_line.where._replace(id=task.task_id), task.answerability[0]
+        passage_names, status = (
+            [fact_name for fact_name, _ in task.passages(left_out)],
+            _STATUS_BY_LABEL.get(answerability),
+        )
         turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
         speaker = turns[-1]["speaker"] if turns else "no turn"
         if speaker != "user":
             faults.add(
-                where,
+                location,
                 "input must end with a turn of the user",
                 "cut what comes after it",
                 shown_value(speaker),
             )
             continue
         # an answer must rest on something, else the label contradicts itself
-        if status == "ok" and not sources:
+        if status == "ok" and not passage_names:
             faults.add(
-                where,
+                location,
                 "a task with an answer must have contexts",
                 "add its passages or correct answerability",
                 "none",
             )
-        opening = next(turn["text"] for turn in turns if turn["speaker"] == "user")
-        conversations.append((task.conversation_id, opening, turns[-1]["text"]))
+        first_query = next(turn["text"] for turn in turns if turn["speaker"] == "user")
+        conversations.append((task.conversation_id, first_query, turns[-1]["text"]))
         if status is None:
-            left_out[f"tasks of no question ({_TALK})"].append(task.task_id)
+            left_out[f"tasks of no question ({_TALK_LABEL})"].append(task.task_id)
             continue
         # what a reader may slice by goes to extra; the earlier turns too, since the query is the
         # last one alone
-        facts = {"conversation_id": task.conversation_id, "answerability": label}
-        facts |= {
-            name: of for key, of in (task.model_extra or {}).items() if (name := _KEPT.get(key))
+        extra_facts = {"conversation_id": task.conversation_id, "answerability": answerability}
+        extra_facts |= {
+            fact_name: fact
+            for task_key, fact in (task.model_extra or {}).items()
+            if (fact_name := _KEPT_FACTS.get(task_key))
         }
-        if label == "PARTIAL":
-            facts["label_note"] = "PARTIAL counts as ok: its passages hold a part of the answer"
+        if answerability == "PARTIAL":
+            extra_facts["label_note"] = (
+                "PARTIAL counts as ok: its passages hold a part of the answer"
+            )
         case = Case(
             task.task_id,
             turns[-1]["text"],
             status,
-            expect_sources_any=tuple(sources) if status == "ok" else (),
-            extra=facts | {"earlier_turns": turns[:-1]},
+            expect_sources_any=tuple(passage_names) if status == "ok" else (),
+            extra=extra_facts | {"earlier_turns": turns[:-1]},
         )
-        placed.append((where, case))
+        placed_cases.append((location, case))
     # a split holds every conversation that shares an opening or a query
-    splits = conversation_splits(conversations)
-    cases = [
-        (where, case._replace(split=splits[case.extra["conversation_id"]]))
-        for where, case in placed
+    split_by_conversation = conversation_splits(conversations)
+    split_cases = [
+        (location, case._replace(split=split_by_conversation[case.extra["conversation_id"]]))
+        for location, case in placed_cases
     ]
-    return _finished(cases, path, faults, left_out)
+    return _finished(split_cases, path, faults, left_out)
 
 
 def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...]:
@@ -542,20 +593,27 @@ def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...
       'How thick is it? safe room'
     """
     if turns < 0:
-        msg = f"turns must be at least 0, got {turns}."
-        raise ValueError(msg)
-    changed = []
+        message = f"turns must be at least 0, got {turns}."
+        raise ValueError(message)
+    extended_cases = []
     for case in cases:
-        earlier = case.extra.get("earlier_turns", ())
-        user_texts = [turn["text"] for turn in earlier if turn["speaker"] == "user"][::-1][:turns]
-        known, added = {*content_words(case.query)}, []
-        for word in _SPELT.findall("\n".join(user_texts)):
-            if new := {*content_words(word)} - known:
-                added.append(word)
-                known |= new
-        query, extra = " ".join((case.query, *added)), {**case.extra, "last_turn": case.query}
-        changed.append(case._replace(query=query, extra=extra) if added else case)
-    return tuple(changed)
+        earlier_turns = case.extra.get("earlier_turns", ())
+        user_texts = [turn["text"] for turn in earlier_turns if turn["speaker"] == "user"][::-1][
+            :turns
+        ]
+        known_words, added_words = {*content_words(case.query)}, []
+        for spelt_word in _SPELT_WORD.findall("\n".join(user_texts)):
+            if new_words := {*content_words(spelt_word)} - known_words:
+                added_words.append(spelt_word)
+                known_words |= new_words
+        longer_query, extra_fields = (
+            " ".join((case.query, *added_words)),
+            {**case.extra, "last_turn": case.query},
+        )
+        extended_cases.append(
+            case._replace(query=longer_query, extra=extra_fields) if added_words else case
+        )
+    return tuple(extended_cases)
 
 
 def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[str, str]:
@@ -573,14 +631,14 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
       {'a': 'report', 'b': 'report', 'c': 'report'}
     """
     group_of: dict[str, list[str]] = {}
-    owners: dict[tuple[int, str], str] = {}
-    for conversation, *turns in conversations:
+    owner_by_turn: dict[tuple[int, str], str] = {}
+    for conversation, *turn_texts in conversations:
         group_of.setdefault(conversation, [conversation])
-        for key in enumerate(map(plain_question, turns)):
-            join_groups(group_of, conversation, owners.setdefault(key, conversation))
+        for turn_key in enumerate(map(plain_question, turn_texts)):
+            join_groups(group_of, conversation, owner_by_turn.setdefault(turn_key, conversation))
     return {
-        conversation: SPLITS[int(_share(min(group)) * len(SPLITS))]
-        for conversation, group in group_of.items()
+        conversation: SPLIT_NAMES[int(_share(min(joined_conversations)) * len(SPLIT_NAMES))]
+        for conversation, joined_conversations in group_of.items()
     }
 
 
@@ -611,28 +669,32 @@ def clinc_cases(document: Record, path: Path, limits: Limits) -> PlacedCases:
 
     No expected sources.
 
-    intent: the label. extra: the intent's domain, where `domains.json` beside the file names it.
+    intent: the label. extra: the intent's domain, if `domains.json` next to the file names it.
 
     Raises:
       InputError: items break a rule, all at once.
     """
-    beside, domains = path.with_name("domains.json"), {}
-    if beside.exists():
-        table = read_json(beside, limits.max_file_bytes, follow_links=limits.follow_links)
-        named = _document(table, beside, _Domains).model_extra or {}
-        domains = {
-            intent: {"domain": name} for name, intents in named.items() for intent in intents
+    domains_path, domain_by_intent = path.with_name("domains.json"), {}
+    if domains_path.exists():
+        domain_document = read_json(
+            domains_path, limits.max_file_bytes, follow_links=limits.follow_links
+        )
+        intents_by_domain = _document(domain_document, domains_path, _Domains).model_extra or {}
+        domain_by_intent = {
+            intent: {"domain": domain}
+            for domain, intents in intents_by_domain.items()
+            for intent in intents
         }
-    for part, items in (_document(document, path, _Clinc).model_extra or {}).items():
-        for n, (query, intent) in enumerate(items):
+    for part_name, part_queries in (_document(document, path, _Clinc).model_extra or {}).items():
+        for query_index, (query, intent) in enumerate(part_queries):
             yield (
-                Where(str(path), id=f"{part}-{n}"),
+                Where(str(path), id=f"{part_name}-{query_index}"),
                 Case(
-                    f"{part}-{n}",
+                    f"{part_name}-{query_index}",
                     query,
                     "refuse" if intent == _OUT_OF_SCOPE else "ok",
                     intent=intent,
-                    split=_CLINC_SPLITS[part],
-                    extra=domains.get(intent, {}),
+                    split=_CLINC_SPLITS[part_name],
+                    extra=domain_by_intent.get(intent, {}),
                 ),
             )

@@ -36,21 +36,26 @@ CACHE_PATIENCE_S = 1.0  # a question waits so long for a cache, whose value is s
 # What fails at once is tried every time. What is silent, or locked, is left alone for a multiple of
 # the time that it took, so that a tenth of the time at most is spent on waiting for it.
 AT_ONCE_S, PAUSE, LONGEST_PAUSE_S = 0.5, 10.0, 60.0
-MOST_BYTES = 2**28  # of one value
+MAX_VALUE_BYTES = 2**28  # of one value
 KEY_BYTES = 32
-ASIDE = ".damaged"
+DAMAGED_SUFFIX = ".damaged"
 
-_SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL)"
-_OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
+_BLOBS_SCHEMA = (
+    "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL)"
+)
+_SCHEMA_OBJECTS = {
+    (b"table", b"blobs", _BLOBS_SCHEMA.encode()),
+    (b"index", b"sqlite_autoindex_blobs_1", None),
+}
 # how a rollback journal begins, and ends where it names another file
-_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-UNWRITABLE = {
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+UNWRITABLE_CODES = {
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
-LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+LOCKED_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 # connections of the process before a fork: closing them here would drop its locks
 _ABANDONED: list[object] = []
 
@@ -70,17 +75,17 @@ def cache_file(path: str | Path) -> Path:
       ValueError: it is a folder.
     """
     if Path(path).is_dir():
-        msg = visible(
+        message = visible(
             f"cache must be a file, got the folder {path}; name a file in it, such as "
             f"{path}/cache.sqlite."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
     return Path(path)
 
 
-def pause_after(seconds: float) -> float:
+def pause_after(failure_s: float) -> float:
     """Seconds for which a file or server is left alone that took so many to fail."""
-    return min(PAUSE * seconds, LONGEST_PAUSE_S) if seconds > AT_ONCE_S else 0.0
+    return min(PAUSE * failure_s, LONGEST_PAUSE_S) if failure_s > AT_ONCE_S else 0.0
 
 
 _PROCESS_SECRET = secrets.token_bytes(KEY_BYTES)
@@ -93,44 +98,44 @@ def own_secret(folder: Path | None = None) -> bytes:
       folder: where it is kept, in the file `cache.key`; the user's own. Where it can be neither
         read nor written, the secret is of this process alone.
     """
-    path = (cache_folder() if folder is None else folder) / "cache.key"
+    secret_path = (cache_folder() if folder is None else folder) / "cache.key"
     for _ in range(2):
         with suppress(OSError):
-            if path.is_file() and path.stat().st_size == KEY_BYTES:
-                return path.read_bytes()
+            if secret_path.is_file() and secret_path.stat().st_size == KEY_BYTES:
+                return secret_path.read_bytes()
         with (
             suppress(OSError),
-            _first(path, KEY_BYTES) as new,
-            open(new, "xb", opener=partial(os.open, mode=0o600)) as file,
+            _first(secret_path, KEY_BYTES) as new_path,
+            open(new_path, "xb", opener=partial(os.open, mode=0o600)) as secret_file,
         ):
-            file.write(secrets.token_bytes(KEY_BYTES))
+            secret_file.write(secrets.token_bytes(KEY_BYTES))
     return _PROCESS_SECRET
 
 
 @contextmanager
-def _first(path: Path, size: int | None = None) -> Iterator[Path]:
-    """New path beside a file's, which gets its name at the end, unless another was faster.
+def _first(path: Path, expected_bytes: int | None = None) -> Iterator[Path]:
+    """New path next to a file, which gets its name at the end unless another was faster.
 
     That one stays, and both threads or processes go on with it.
 
     Args:
-      size: bytes that a file in the place must have, else it is replaced.
+      expected_bytes: bytes that a file in the place must have, else it is replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    new_path = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        yield new
+        yield new_path
         try:
-            os.link(new, path)
+            os.link(new_path, path)
         except FileExistsError:
-            if size is not None and path.stat().st_size != size:
-                new.replace(path)
+            if expected_bytes is not None and path.stat().st_size != expected_bytes:
+                new_path.replace(path)
         except OSError:  # a file system without links
-            new.replace(path)
+            new_path.replace(path)
     finally:
-        for rest in (new, *_beside(new)):
+        for leftover in (new_path, *_beside(new_path)):
             with suppress(OSError):
-                rest.unlink()
+                leftover.unlink()
 
 
 class Blobs:
@@ -172,29 +177,35 @@ class Blobs:
         """Values of those keys that are there and whole."""
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
-            query = (
+            lookup_query = (
                 "SELECT key, digest, value FROM blobs WHERE key IN (SELECT value FROM json_each(?))"
             )
             return {
-                name.decode(): value
-                for name, digest, value in connection.execute(query, (json.dumps(list(keys)),))
-                if isinstance(digest, bytes)
-                and isinstance(value, bytes)
-                and hmac.compare_digest(digest, self._digest(name.decode(), value))
+                stored_key.decode(): stored_value
+                for stored_key, value_digest, stored_value in connection.execute(
+                    lookup_query, (json.dumps(list(keys)),)
+                )
+                if isinstance(value_digest, bytes)
+                and isinstance(stored_value, bytes)
+                and hmac.compare_digest(
+                    value_digest, self._digest(stored_key.decode(), stored_value)
+                )
             }
 
         return self._run(read, make=False) or {}
 
     def put(self, values: Mapping[str, bytes]) -> None:
         """Store values in one transaction, over what has their keys."""
-        rows = [(key, self._digest(key, value), value) for key, value in values.items()]
-        if rows:
-            self._write("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows, make=True)
+        digested_rows = [
+            (blob_key, self._digest(blob_key, blob), blob) for blob_key, blob in values.items()
+        ]
+        if digested_rows:
+            self._write("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", digested_rows, make=True)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out the values of keys."""
         if keys:
-            self._write("DELETE FROM blobs WHERE key = ?", [(key,) for key in keys])
+            self._write("DELETE FROM blobs WHERE key = ?", [(blob_key,) for blob_key in keys])
 
     def clear(self) -> None:
         """Take out all values; one warning says where they cannot be."""
@@ -209,23 +220,25 @@ class Blobs:
         with self._lock:
             self._disconnect()
 
-    def _digest(self, key: str, value: bytes) -> bytes:
-        text = len(key).to_bytes(8, "big") + key.encode("utf-8", "surrogatepass") + value
+    def _digest(self, blob_key: str, blob: bytes) -> bytes:
+        digested_text = (
+            len(blob_key).to_bytes(8, "big") + blob_key.encode("utf-8", "surrogatepass") + blob
+        )
         return (
-            sha256(text).digest()
+            sha256(digested_text).digest()
             if self._secret is None
-            else hmac.digest(self._secret, text, "sha256")
+            else hmac.digest(self._secret, digested_text, "sha256")
         )
 
     def _write(
-        self, statement: str, rows: Sequence[Sequence[object]], *, make: bool = False
+        self, statement: str, statement_rows: Sequence[Sequence[object]], *, make: bool = False
     ) -> bool:
         """Whether a statement was run with each of some rows, in one transaction."""
 
         def write(connection: sqlite3.Connection) -> bool:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
-                connection.executemany(statement, rows)
+                connection.executemany(statement, statement_rows)
                 self._make_room(connection)
             return True
 
@@ -234,34 +247,34 @@ class Blobs:
     def _make_room(self, connection: sqlite3.Connection) -> None:
         """Delete the least recently stored, a tenth at a time, until the rest fits the size."""
 
-        def number(query: str) -> int:
-            return int(connection.execute(query).fetchone()[0])
+        def number(number_query: str) -> int:
+            return int(connection.execute(number_query).fetchone()[0])
 
         while self._most is not None:
-            pages = number("PRAGMA page_count") - number("PRAGMA freelist_count")
-            size = pages * number("PRAGMA page_size")
-            count = 0 if size <= self._most else number("SELECT count(*) FROM blobs")
-            if not count:
+            used_pages = number("PRAGMA page_count") - number("PRAGMA freelist_count")
+            used_bytes = used_pages * number("PRAGMA page_size")
+            n_blobs = 0 if used_bytes <= self._most else number("SELECT count(*) FROM blobs")
+            if not n_blobs:
                 return
-            oldest = "SELECT rowid FROM blobs ORDER BY rowid LIMIT ?"
-            statement = f"DELETE FROM blobs WHERE rowid IN ({oldest})"  # noqa: S608
-            connection.execute(statement, (max(1, count // 10),))
+            oldest_query = "SELECT rowid FROM blobs ORDER BY rowid LIMIT ?"
+            statement = f"DELETE FROM blobs WHERE rowid IN ({oldest_query})"  # noqa: S608
+            connection.execute(statement, (max(1, n_blobs // 10),))
 
-    def _run(self, work: Callable[[sqlite3.Connection], T], *, make: bool) -> T | None:
-        """Result of some work on the file; None where there is none to work on.
+    def _run(self, run_work: Callable[[sqlite3.Connection], T], *, make: bool) -> T | None:
+        """Result of some work on the file; None without a file.
 
         Of a damaged file, on a new one.
         """
         self._leave_fork()
         with self._lock:
-            start = monotonic()
-            for attempt in range(2 if start >= self._alone_until else 0):
+            start_time = monotonic()
+            for attempt in range(2 if start_time >= self._alone_until else 0):
                 try:
                     if self._connection is None:
                         if not (make or os.path.lexists(self.path)):
                             return None
                         self._connection = _open(self.path, self._patience_s)
-                    return work(self._connection)
+                    return run_work(self._connection)
                 except (
                     sqlite3.Error,
                     OSError,
@@ -271,8 +284,8 @@ class Blobs:
                     _ForeignError,
                 ) as error:
                     # another process has it; a later use may find it free
-                    if sqlite_code(error) in LOCKED:
-                        self._alone_until = monotonic() + pause_after(monotonic() - start)
+                    if sqlite_code(error) in LOCKED_CODES:
+                        self._alone_until = monotonic() + pause_after(monotonic() - start_time)
                         return None
                     if attempt or not self._recover(error):
                         return None
@@ -283,29 +296,34 @@ class Blobs:
 
         The failure is said.
         """
-        reason, code = str(error) or type(error).__name__, sqlite_code(error)
-        folder = next((path for path in (self.path, *_beside(self.path)) if path.is_dir()), None)
-        if folder is not None:
-            self._warn(f"must be a file, got a folder as {folder.name}: it stays, with no cache")
+        shown_reason, error_code = str(error) or type(error).__name__, sqlite_code(error)
+        folder_path = next(
+            (blob_path for blob_path in (self.path, *_beside(self.path)) if blob_path.is_dir()),
+            None,
+        )
+        if folder_path is not None:
+            self._warn(
+                f"must be a file, got a folder as {folder_path.name}: it stays, with no cache"
+            )
             return False
         is_closed = getattr(error, "errno", None) in {EROFS, EACCES, EPERM}
-        if is_closed or code == sqlite3.SQLITE_READONLY:
+        if is_closed or error_code == sqlite3.SQLITE_READONLY:
             return False
-        # These say nothing against what stands in the file. SQLite's own "error" is a statement
+        # These say nothing against the content of the file. SQLite's own "error" is a statement
         # that does not fit it.
         is_passing = isinstance(error, sqlite3.OperationalError | OSError | MemoryError)
-        if is_passing and code != sqlite3.SQLITE_ERROR:
-            self._warn(f"failed ({reason}): raglab works without it")
+        if is_passing and error_code != sqlite3.SQLITE_ERROR:
+            self._warn(f"failed ({shown_reason}): raglab works without it")
             return False
         self._disconnect()
         outcome = "put aside and made again"
         try:
-            for path in (*_beside(self.path), self.path):
+            for blob_path in (*_beside(self.path), self.path):
                 with suppress(FileNotFoundError):
-                    path.replace(path.with_name(path.name + ASIDE))
+                    blob_path.replace(blob_path.with_name(blob_path.name + DAMAGED_SUFFIX))
         except OSError as failure:
             outcome = f"not put aside ({failure})"
-        self._warn(f"is damaged or none of raglab's ({reason}): it is {outcome}")
+        self._warn(f"is damaged or none of raglab's ({shown_reason}): it is {outcome}")
         return outcome.startswith("put")
 
     def _disconnect(self) -> None:
@@ -320,14 +338,14 @@ class Blobs:
             _ABANDONED.append(self._connection)
             self._process, self._lock, self._connection = os.getpid(), threading.Lock(), None
 
-    def _warn(self, text: str) -> None:
+    def _warn(self, warning: str) -> None:
         if not self._warned:
             self._warned = True
-            warn_user(visible(f"the cache {self.path} {text}."))
+            warn_user(visible(f"the cache {self.path} {warning}."))
 
 
 class _ForeignError(Exception):
-    """A file that is none of ours."""
+    """A file that raglab did not write."""
 
 
 def sqlite_code(error: object) -> int:
@@ -339,15 +357,14 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     """Connection to a file of ours, which is made where it is not there."""
     if not os.path.lexists(path):
         _make(path)
-    reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
-    if reason:
-        raise _ForeignError(reason)
+    unsafe_reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
+    if unsafe_reason:
+        raise _ForeignError(unsafe_reason)
     try:
         return _connect(path, "mode=rw", patience_s)
     except sqlite3.OperationalError as error:
-        # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even
-        # to read it.
-        if sqlite_code(error) not in UNWRITABLE:
+        # On a full disk or in a closed folder SQLite cannot write its own files, not even to read.
+        if sqlite_code(error) not in UNWRITABLE_CODES:
             raise
         return _connect(path, "mode=ro&immutable=1", patience_s)
 
@@ -358,54 +375,56 @@ def _make(path: Path) -> None:
     It is in WAL mode before it has its name: processes that switch at once would lock each other
     out.
     """
-    with _first(path) as new:
-        new.touch(mode=0o644)  # says why it cannot be made, which SQLite does not
-        with closing(sqlite3.connect(new)) as connection:
+    with _first(path) as new_path:
+        new_path.touch(mode=0o644)  # says why it cannot be made, which SQLite does not
+        with closing(sqlite3.connect(new_path)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(_SCHEMA)
+            connection.execute(_BLOBS_SCHEMA)
 
 
-def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
-    """Connection to a file of ours, which runs nothing that stands in it.
+def _connect(path: Path, open_mode: str, patience_s: float) -> sqlite3.Connection:
+    """Connection to a file of ours, which runs nothing that it holds.
 
     Args:
-      mode: as in a URI of SQLite.
+      open_mode: as in a URI of SQLite.
       patience_s: seconds to wait for a lock.
 
     Raises:
       sqlite3.Error: the file cannot be opened, or is damaged.
       _ForeignError: its schema is not ours.
     """
-    link = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?{mode}",
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?{open_mode}",
         uri=True,
         timeout=patience_s,
         isolation_level=None,
         check_same_thread=False,
     )
     try:
-        link.text_factory = bytes
-        link.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
-        link.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.text_factory = bytes
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         for pragma in (
             "trusted_schema=OFF",
             "cell_size_check=ON",
             "mmap_size=0",
             "synchronous=NORMAL",
         ):
-            link.execute(f"PRAGMA {pragma}")
-        query = "SELECT type, name, sql FROM sqlite_master LIMIT 10"
-        if {tuple(row) for row in link.execute(query)} != _OBJECTS:
-            msg = "other tables"
-            raise _ForeignError(msg)  # noqa: TRY301 - the connection is closed on the way out
+            connection.execute(f"PRAGMA {pragma}")
+        schema_query = "SELECT type, name, sql FROM sqlite_master LIMIT 10"
+        if {
+            tuple(schema_row) for schema_row in connection.execute(schema_query)
+        } != _SCHEMA_OBJECTS:
+            message = "other tables"
+            raise _ForeignError(message)  # noqa: TRY301 - the connection is closed on the way out
     except BaseException:
-        link.close()
+        connection.close()
         raise
-    return link
+    return connection
 
 
 def unsafe_neighbour(path: Path) -> str | None:
-    """Unsafe file at or beside a file of SQLite, in words; None where there is none.
+    """Unsafe file at or next to a file of SQLite, in words; None if all are safe.
 
     A pipe never ends; and a rollback journal may name a second file, which SQLite deletes once it
     was played back. A journal of ours names none, since no transaction of ours spans two files.
@@ -417,13 +436,13 @@ def unsafe_neighbour(path: Path) -> str | None:
             if not stat.S_ISREG(neighbour.lstat().st_mode):
                 return f"a link, folder, pipe or device as {neighbour.name}"
             if neighbour.name.endswith("-journal"):
-                with neighbour.open("rb") as file:
-                    file.seek(max(0, neighbour.stat().st_size - len(_JOURNAL)))
-                    if file.read() == _JOURNAL:
+                with neighbour.open("rb") as journal_file:
+                    journal_file.seek(max(0, neighbour.stat().st_size - len(_JOURNAL_MAGIC)))
+                    if journal_file.read() == _JOURNAL_MAGIC:
                         return f"a journal that names another file as {neighbour.name}"
     return None
 
 
 def _beside(path: Path) -> Iterator[Path]:
     """What SQLite keeps beside a file."""
-    return (path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))
+    return (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))

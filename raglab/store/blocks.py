@@ -59,35 +59,40 @@ def count_words(text: str) -> int:
       >>> count_words("| Wind | 1,000 |")
       2
     """
-    return sum(any(map(str.isalnum, run)) for run in text.split())
+    return sum(any(map(str.isalnum, character_run)) for character_run in text.split())
 
 
 def plain_paragraphs(text: str) -> list[str]:
-    r"""Paragraphs of a plain text: what stands between blank lines.
+    r"""Paragraphs of a plain text, parted by blank lines.
 
     Example:
       >>> plain_paragraphs("One.\nStill one.\n\n  Two.\n")
       ['One.\nStill one.', '  Two.']
     """
     return [
-        part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t]*\n)+", text) if part.strip()
+        paragraph.strip("\n").rstrip()
+        for paragraph in re.split(r"\n(?:[ \t]*\n)+", text)
+        if paragraph.strip()
     ]
 
 
 def text_blocks(pages: Iterable[Page]) -> tuple[Block, ...]:
     """Plain text as blocks: the paragraphs of each page, its line ends as one line feed."""
     return tuple(
-        Block("text", text, 0, page.number, page.label)
+        Block("text", paragraph, 0, page.number, page.label)
         for page in pages
-        for text in plain_paragraphs(page.text.replace("\r\n", "\n").replace("\r", "\n"))
+        for paragraph in plain_paragraphs(page.text.replace("\r\n", "\n").replace("\r", "\n"))
     )
 
 
-def table_block(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
+def table_block(head_cells: Sequence[str], table_rows: Sequence[Sequence[str]]) -> Block:
     """A table as one block, which is cut between rows where it is too long for a chunk."""
-    cells = ([" ".join(cell.replace("|", r"\|").split()) for cell in row] for row in (head, *rows))
-    first, *lines = (f"| {' | '.join(row)} |" for row in cells)
-    return Block("table", "\n".join([first, f"|{'---|' * len(head)}", *lines]))
+    escaped_rows = (
+        [" ".join(cell_text.replace("|", r"\|").split()) for cell_text in table_row]
+        for table_row in (head_cells, *table_rows)
+    )
+    head_line, *row_lines = (f"| {' | '.join(table_row)} |" for table_row in escaped_rows)
+    return Block("table", "\n".join([head_line, f"|{'---|' * len(head_cells)}", *row_lines]))
 
 
 def escaped(text: str) -> str:
@@ -98,12 +103,13 @@ def escaped(text: str) -> str:
       \# not a heading
     """
     return "\n".join(
-        f"\\{line.lstrip()}" if _MARKED_KIND.match(line) else line for line in text.split("\n")
+        f"\\{text_line.lstrip()}" if _MARKED_KIND.match(text_line) else text_line
+        for text_line in text.split("\n")
     )
 
 
-def fenced(code: str, language: str = "") -> str:
+def fenced(code_text: str, language: str = "") -> str:
     """Code between fences that are longer than any in it."""
-    runs = re.findall(r"^[ \t]*(`{3,})", code, re.MULTILINE)
-    fence = max(["``", *runs], key=len) + "`"
-    return f"{fence}{language}\n{code}\n{fence}"
+    backtick_runs = re.findall(r"^[ \t]*(`{3,})", code_text, re.MULTILINE)
+    fence = max(["``", *backtick_runs], key=len) + "`"
+    return f"{fence}{language}\n{code_text}\n{fence}"

@@ -14,20 +14,20 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS_KEY, BASIS_KEY, JUDGE_RIGHT
 from raglab.decision.document_names import case_sources
 from raglab.store.files import Where, shown_value
-from raglab.store.records import MAX_NAME, Faults, shown_names
+from raglab.store.records import MAX_NAME_CHARACTERS, Faults, shown_names
 from raglab.values import SOURCE_GRADES, Case, document_path
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question, visible
 
-SPLITS = ("tune", "certify", "report")
-OTHER_SPLITS = {
+SPLIT_NAMES = ("tune", "certify", "report")
+OTHER_SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "tune"),
     **dict.fromkeys(("dev", "val", "valid", "validation"), "certify"),
     **dict.fromkeys(("test", "testing"), "report"),
 }
 # Keys of `Case.extra` that raglab reads, that its loaders write, or that the bundled sets hold: no
 # warning names them.
-KNOWN_EXTRAS = frozenset(
+KNOWN_EXTRA_KEYS = frozenset(
     {
         "lang",
         "language",
@@ -62,14 +62,14 @@ KNOWN_EXTRAS = frozenset(
     }
 )
 # keys of `extra` that tell one question from another
-CONTEXT = ("article", "paragraph", "earlier_turns")
+CONTEXT_KEYS = ("article", "paragraph", "earlier_turns")
 # fields that a label rules out: a refusal has no sources, and only who asks back offers options
-_RULED_OUT: Mapping[str | None, tuple[str, ...]] = {
+_FIELDS_RULED_OUT: Mapping[str | None, tuple[str, ...]] = {
     "refuse": ("expect_sources", "expect_sources_any", "min_sources", "expect_option"),
     "ok": ("expect_option",),
 }
 # an absolute path, or one that leaves the folder of the corpus
-_OUTSIDE = re.compile(r"/|[A-Za-z]:/|(.*/)?\.\./")
+_OUTSIDE_PATH = re.compile(r"/|[A-Za-z]:/|(.*/)?\.\./")
 
 Member = TypeVar("Member")
 PlacedCases = Iterable[tuple[Where, Case]]
@@ -77,21 +77,21 @@ PlacedCases = Iterable[tuple[Where, Case]]
 
 def labelled_set(
     placed: PlacedCases,
-    name: str,
+    set_name: str,
     *,
-    own: bool = False,
-    known: Collection[str] = (),
+    in_our_form: bool = False,
+    stated_extras: Collection[str] = (),
     faults: Faults | None = None,
 ) -> tuple[Case, ...]:
     """Cases of a labelled set, each id once, splits by our names, no contradicting labels.
 
     Args:
       placed: cases, each with its place.
-      name: of the set, in messages.
-      own: whether a person wrote it in our form: then a question with two labels is an error. In a
-        published set, or in a trace of hits, it is a warning, and each case is scored by its own
-        label.
-      known: keys of `extra` that the caller states, beside `KNOWN_EXTRAS`.
+      set_name: of the set, in messages.
+      in_our_form: whether a person wrote it in our form: then a question with two labels is an
+        error. In a published set, or in a trace of hits, it is a warning, and each case is scored
+        by its own label.
+      stated_extras: keys of `extra` that the caller states besides `KNOWN_EXTRA_KEYS`.
       faults: of reading the cases, which stop the set together with those of their labels.
 
     Raises:
@@ -104,45 +104,64 @@ def labelled_set(
 
     Source: rules S6.1, S6.5.
     """
-    pairs = list(placed)
+    placed_cases = list(placed)
     faults = Faults("cases") if faults is None else faults
-    if not pairs and not faults:
-        faults.add(Where(name), "a labelled set must have at least one case", "add cases", "none")
-    mapped: Counter[str] = Counter()
-    ids: set[str] = set()
+    if not placed_cases and not faults:
+        faults.add(
+            Where(set_name), "a labelled set must have at least one case", "add cases", "none"
+        )
+    # All faults are collected before any stops the load: a person corrects a file in one go.
+    mapped_splits: Counter[str] = Counter()
+    case_ids: set[str] = set()
     cases = []
-    for where, case in pairs:
-        _check_case(where, case, ids, faults)
-        plain = (case.split or "").strip().casefold()
-        split = plain if plain in SPLITS else OTHER_SPLITS.get(plain)
-        if split is None and plain:
+    for location, case in placed_cases:
+        _check_case(location, case, case_ids, faults)
+        plain_split = (case.split or "").strip().casefold()
+        our_split = (
+            plain_split if plain_split in SPLIT_NAMES else OTHER_SPLIT_NAMES.get(plain_split)
+        )
+        if our_split is None and plain_split:
             faults.add(
-                where,
-                f"split must be one of {', '.join((*SPLITS, *OTHER_SPLITS))}",
+                location,
+                f"split must be one of {', '.join((*SPLIT_NAMES, *OTHER_SPLIT_NAMES))}",
                 "rename it, or use raglab.split",
                 shown_value(case.split),
             )
-        elif split != case.split and split is not None:
-            mapped[f"{case.split!r} as {split}"] += 1
-        cases.append(case._replace(split=split))
-    notes = [f"splits are read as ours (rule S6.5): {_counts(mapped)}"] if mapped else []
-    notes += _repeated_questions([where for where, _ in pairs], cases, faults if own else None)
+        elif our_split != case.split and our_split is not None:
+            mapped_splits[f"{case.split!r} as {our_split}"] += 1
+        cases.append(case._replace(split=our_split))
+    # Published sets repeat questions with other labels: a fault in our own form alone.
+    notes = (
+        [f"splits are read as ours (rule S6.5): {_counts(mapped_splits)}"] if mapped_splits else []
+    )
+    notes += _repeated_questions(
+        [location for location, _ in placed_cases], cases, faults if in_our_form else None
+    )
     faults.stop()
-    if own:
-        pairs_of_sources = ((case, source) for case in cases for source in case_sources(case))
-        outside = [(case.id, source) for case, source in pairs_of_sources if is_outside(source)]
-        if outside:
-            first, source = map(shown_value, outside[0])
+    # Only a person who wrote the set can have meant a path or a key in another way.
+    if in_our_form:
+        sources_of_cases = ((case, source) for case in cases for source in case_sources(case))
+        outside_sources = [
+            (case.id, source) for case, source in sources_of_cases if is_outside(source)
+        ]
+        if outside_sources:
+            first_case, source = map(shown_value, outside_sources[0])
             notes.append(
-                f"{len({name for name, _ in outside}):,} of {len(cases):,} cases name sources "
-                f"outside a corpus, first {source} in {first}; write paths from the corpus' folder"
+                f"{len({case_id for case_id, _ in outside_sources}):,} of {len(cases):,} cases "
+                f"name sources outside a corpus, first {source} in {first_case}; write paths from "
+                "the corpus' folder"
             )
-        unread = KNOWN_EXTRAS.union(known)
-        further = Counter(repr(key) for case in cases for key in case.extra if key not in unread)
-        if further:
-            notes.append(f"kept in extra, which raglab does not read: {_counts(further)}")
-    for text in notes:
-        warn_user(visible(f"{name}: {text}."))
+        known_extras = KNOWN_EXTRA_KEYS.union(stated_extras)
+        unread_extras = Counter(
+            repr(extra_key)
+            for case in cases
+            for extra_key in case.extra
+            if extra_key not in known_extras
+        )
+        if unread_extras:
+            notes.append(f"kept in extra, which raglab does not read: {_counts(unread_extras)}")
+    for note in notes:
+        warn_user(visible(f"{set_name}: {note}."))
     return tuple(cases)
 
 
@@ -150,62 +169,70 @@ def check_split_names(names: Iterable[str | None]) -> None:
     """Refuse splits that no study, certificate or report reads.
 
     Raises:
-      ValueError: a name that is none of `SPLITS`.
+      ValueError: a name that is not in `SPLIT_NAMES`.
 
     Source: rule S6.5.
     """
-    odd = sorted({str(name) for name in names if name is not None} - {*SPLITS, ""})
-    if odd:
-        msg = (
-            f"a case's split must be one of {', '.join(SPLITS)}, got {', '.join(map(repr, odd))}; "
-            "rename it, or use raglab.split."
+    unknown_splits = sorted(
+        {str(split_name) for split_name in names if split_name is not None} - {*SPLIT_NAMES, ""}
+    )
+    if unknown_splits:
+        message = (
+            f"a case's split must be one of {', '.join(SPLIT_NAMES)}, got "
+            f"{', '.join(map(repr, unknown_splits))}; rename it, or use raglab.split."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
 
 
-def _check_case(where: Where, case: Case, ids: set[str], faults: Faults) -> None:
+def _check_case(location: Where, case: Case, case_ids: set[str], faults: Faults) -> None:
     """Note an id that came before, names that are too long, and fields that a label rules out."""
-    if case.id in ids:
+    if case.id in case_ids:
         faults.add(
-            where,
+            location,
             "a case's id must be unique",
             "rename or remove one",
             f"{shown_value(case.id)} again",
         )
-    ids.add(case.id)
-    if len(case.id) > MAX_NAME:
+    case_ids.add(case.id)
+    if len(case.id) > MAX_NAME_CHARACTERS:
         faults.add(
-            where,
-            f"an id must have at most {MAX_NAME} characters",
+            location,
+            f"an id must have at most {MAX_NAME_CHARACTERS} characters",
             "shorten it",
             str(len(case.id)),
         )
-    for field in _RULED_OUT.get(case.expect_status, ()):
-        if value := getattr(case, field):
+    for field_name in _FIELDS_RULED_OUT.get(case.expect_status, ()):
+        if field_value := getattr(case, field_name):
             faults.add(
-                where,
-                f"{field} must be empty in a case labelled {case.expect_status}",
+                location,
+                f"{field_name} must be empty in a case labelled {case.expect_status}",
                 "correct the label, or empty it",
-                shown_value(value if isinstance(value, int) else "; ".join(value)),
+                shown_value(
+                    field_value if isinstance(field_value, int) else "; ".join(field_value)
+                ),
             )
 
 
-def _counts(counter: Counter[str]) -> str:
-    return shown_names(f"{name} ({count:,})" for name, count in counter.items())
+def _counts(name_counts: Counter[str]) -> str:
+    return shown_names(
+        f"{counted_name} ({n_cases:,})" for counted_name, n_cases in name_counts.items()
+    )
 
 
 def is_outside(source: str) -> bool:
     """Whether a source is an absolute path, or one that leaves the folder of its corpus."""
-    return _OUTSIDE.match(document_path(source)) is not None
+    return _OUTSIDE_PATH.match(document_path(source)) is not None
 
 
 def _question_key(
-    case: Case, form: Callable[[str], str] = plain_question
+    case: Case, normalise: Callable[[str], str] = plain_question
 ) -> tuple[str, tuple[str, ...], str]:
     """What makes two questions one: words, documents that the user named, and what came before."""
-    context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
+    context = {
+        extra_key: case.extra[extra_key] for extra_key in CONTEXT_KEYS if extra_key in case.extra
+    }
     return (
-        form(case.query),
+        normalise(case.query),
         _distinct(case.selected_sources),
         canonical_json(context) if context else "",
     )
@@ -232,14 +259,14 @@ def first_form(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def question_fingerprint(case: Case, form: Callable[[str], str] = plain_question) -> str:
+def question_fingerprint(case: Case, normalise: Callable[[str], str] = plain_question) -> str:
     """First 16 hex digits of the SHA-256 of what makes two questions one.
 
     Words, named documents, earlier turns.
 
     Args:
       case: with its question.
-      form: of the words.
+      normalise: of the words.
 
     Example:
       >>> question_fingerprint(Case("a", "Who  pays?")) == question_fingerprint(
@@ -247,7 +274,7 @@ def question_fingerprint(case: Case, form: Callable[[str], str] = plain_question
       ... )
       True
     """
-    return digest(canonical_json(_question_key(case, form)), 16)
+    return digest(canonical_json(_question_key(case, normalise)), 16)
 
 
 def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
@@ -256,23 +283,31 @@ def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
     Equal questions have one, whatever the order of the cases, and are in the order of version
     0.1.0, so that folds stay as they were.
     """
-    pairs = [(question_fingerprint(case), question_fingerprint(case, first_form)) for case in cases]
-    least: dict[str, str] = {}
-    for question, first in pairs:
-        least[question] = min(first, least.get(question, first))
-    return np.unique([least[question] for question, _ in pairs], return_inverse=True)[1]
+    fingerprints = [
+        (question_fingerprint(case), question_fingerprint(case, first_form)) for case in cases
+    ]
+    least_forms: dict[str, str] = {}
+    for question, first_form_fingerprint in fingerprints:
+        least_forms[question] = min(
+            first_form_fingerprint, least_forms.get(question, first_form_fingerprint)
+        )
+    return np.unique([least_forms[question] for question, _ in fingerprints], return_inverse=True)[
+        1
+    ]
 
 
-def join_groups(group_of: dict[Member, list[Member]], first: Member, second: Member) -> None:
+def join_groups(
+    group_of: dict[Member, list[Member]], first_member: Member, second_member: Member
+) -> None:
     """Make one group of those of two members.
 
     Args:
       group_of: list of each member's group, which all of them share.
     """
-    small, large = sorted((group_of[first], group_of[second]), key=len)
-    if small is not large:
-        large += small
-        group_of.update(dict.fromkeys(small, large))
+    smaller_group, larger_group = sorted((group_of[first_member], group_of[second_member]), key=len)
+    if smaller_group is not larger_group:
+        larger_group += smaller_group
+        group_of.update(dict.fromkeys(smaller_group, larger_group))
 
 
 def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
@@ -281,11 +316,13 @@ def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
     Warns:
       UserWarning: several cases ask one question.
     """
-    numbers = question_numbers(cases)
-    n = len(np.unique(numbers))
-    if n < len(numbers):
-        warn_user(f"{len(numbers):,} cases ask {n:,} questions, which count once each.")
-    return numbers
+    numbers_of_cases = question_numbers(cases)
+    n_questions = len(np.unique(numbers_of_cases))
+    if n_questions < len(numbers_of_cases):
+        warn_user(
+            f"{len(numbers_of_cases):,} cases ask {n_questions:,} questions, which count once each."
+        )
+    return numbers_of_cases
 
 
 def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
@@ -311,48 +348,51 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
 def _label_text(case: Case) -> str:
     """Label as messages show it: `ok a.md; b.md`."""
     sources = "; ".join((*case.expect_sources, *case.expect_sources_any))
-    parts = (case.expect_status, sources, case.min_sources, case.expect_option)
-    return " ".join(map(str, filter(None, parts)))
+    label_parts = (case.expect_status, sources, case.min_sources, case.expect_option)
+    return " ".join(map(str, filter(None, label_parts)))
 
 
 def _repeated_questions(
-    places: Sequence[Where], cases: Sequence[Case], faults: Faults | None
+    locations: Sequence[Where], cases: Sequence[Case], faults: Faults | None
 ) -> Iterator[str]:
     """Sentences about questions that come twice, with the same label or another one.
 
     Args:
       faults: takes questions with two labels; None where a sentence says so.
     """
-    first: dict[tuple[object, ...], Case] = {}
+    first_cases: dict[tuple[object, ...], Case] = {}
     repeated, conflicts = [], []
-    for where, case in zip(places, cases, strict=True):
+    for location, case in zip(locations, cases, strict=True):
         # a case without a label contradicts none, and counts in no rate
-        before = first.setdefault(_question_key(case), case) if case.expect_status else case
-        if before is case:
+        earlier_case = (
+            first_cases.setdefault(_question_key(case), case) if case.expect_status else case
+        )
+        if earlier_case is case:
             continue
-        if _label_key(before) == _label_key(case):
-            repeated.append((before, case))
+        if _label_key(earlier_case) == _label_key(case):
+            repeated.append((earlier_case, case))
         elif faults is None:
-            conflicts.append((before, case))
+            conflicts.append((earlier_case, case))
         else:
-            labels = " after ".join(map(shown_value, map(_label_text, (case, before))))
+            shown_labels = " after ".join(map(shown_value, map(_label_text, (case, earlier_case))))
             faults.add(
-                where,
+                location,
                 "a question must have one label",
                 "correct one, or merge them: a.md;b.md",
-                f"{labels} in {shown_value(before.id)}",
+                f"{shown_labels} in {shown_value(earlier_case.id)}",
             )
     if conflicts:
-        before, case = conflicts[0]
+        earlier_case, case = conflicts[0]
         yield (
             f"{len(conflicts):,} cases have another label than an earlier one of their question, "
-            f"first {shown_value(case.id)} after {shown_value(before.id)}; each counts by its own"
+            f"first {shown_value(case.id)} after {shown_value(earlier_case.id)}; each counts "
+            "by its own"
         )
     if repeated:
-        before, case = repeated[0]
-        apart = sum(before.split != case.split for before, case in repeated)
-        across = f", {apart:,} of them in another split (rule S6.5)" if apart else ""
+        earlier_case, case = repeated[0]
+        n_across = sum(earlier_case.split != case.split for earlier_case, case in repeated)
+        across_clause = f", {n_across:,} of them in another split (rule S6.5)" if n_across else ""
         yield (
             f"{len(repeated):,} of {len(cases):,} cases repeat question and label of an earlier "
-            f"one{across}, first {shown_value(case.id)} after {shown_value(before.id)}"
+            f"one{across_clause}, first {shown_value(case.id)} after {shown_value(earlier_case.id)}"
         )

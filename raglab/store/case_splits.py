@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import SPLITS, first_form, join_groups
+from raglab.store.case_labels import SPLIT_NAMES, first_form, join_groups
 from raglab.store.traces import Trace, dealt_trace
 from raglab.values import Case
 from raglab.words.canonical import digest
@@ -20,9 +20,13 @@ from raglab.words.characters import plain_question
 from raglab.words.text import jaccard
 from raglab.words.tokeniser import split_words
 
-NEAR = 0.5  # Jaccard index of words from which two questions are near-duplicates (rule S6.5)
-_FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a warning says so
-_ROUNDING, _ROUNDING_OF_SUM = 1e-9, 1e-6
+NEAR_JACCARD = (
+    0.5  # Jaccard index of words from which two questions are near-duplicates (rule S6.5)
+)
+_SHARE_TOLERANCE = (
+    0.05  # of all cases: how far a split may lie from its share before a warning says so
+)
+_NEAR_TOLERANCE, _SUM_TOLERANCE = 1e-9, 1e-6
 
 
 Dealt = TypeVar("Dealt", Trace, Sequence[Case])
@@ -35,7 +39,7 @@ def split(
     certify: float = 0.3,
     report: float = 0.3,
     seed: int = 0,
-    near: float = NEAR,
+    near: float = NEAR_JACCARD,
     again: bool = False,
 ) -> Dealt:
     """Cases, or a trace of them, with a split each: `tune`, `certify` or `report`.
@@ -83,20 +87,23 @@ def split(
     questions = cases.cases if isinstance(cases, Trace) else cases
     # of numpy.float32(0.4), whose digits go on, 0.4
     near, seed = float(str(near)), operator.index(seed)
-    stated = {"tune": tune, "certify": certify, "report": report}
-    shares = {name: float(str(share)) for name, share in stated.items()}
-    _check(questions, shares, near, seed, again=again)
-    groups = near_duplicates([case.query for case in questions], near)
-    dealt = _deal(questions, groups, shares, seed)
-    for text in _notes(questions, dealt, groups, shares):
-        warn_user(text)
+    stated_shares = {"tune": tune, "certify": certify, "report": report}
+    split_shares = {
+        split_name: float(str(split_share)) for split_name, split_share in stated_shares.items()
+    }
+    _check(questions, split_shares, near, seed, again=again)
+    question_groups = near_duplicates([case.query for case in questions], near)
+    split_names = _deal(questions, question_groups, split_shares, seed)
+    for note in _notes(questions, split_names, question_groups, split_shares):
+        warn_user(note)
     with_splits = tuple(
-        case._replace(split=name) for case, name in zip(questions, dealt, strict=True)
+        case._replace(split=split_name)
+        for case, split_name in zip(questions, split_names, strict=True)
     )
     return dealt_trace(cases, with_splits) if isinstance(cases, Trace) else with_splits
 
 
-def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[int]]:
+def near_duplicates(questions: Sequence[str], near: float = NEAR_JACCARD) -> list[list[int]]:
     """Positions of the questions in groups.
 
     Two near-duplicates are in one group, ascending, by first position.
@@ -112,41 +119,53 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
       >>> near_duplicates(["Who pays the excess?", "What is covered?", "who pays the excess now"])
       [[0, 2], [1]]
     """
-    first: dict[str, int] = {}
-    same_as = [
-        first.setdefault(plain_question(question), place)
-        for place, question in enumerate(questions)
+    first_positions: dict[str, int] = {}
+    first_of_same = [
+        first_positions.setdefault(plain_question(question), position)
+        for position, question in enumerate(questions)
     ]
-    bags = {place: frozenset(split_words(questions[place])) for place in first.values()}
-    frequency = Counter(word for bag in bags.values() for word in bag)
-    by_word: dict[str, list[int]] = defaultdict(list)
-    group_of = {place: [place] for place in bags}
-    for place, bag in bags.items():
-        rarest = sorted(bag, key=lambda word: (frequency[word], word))
-        for word in rarest[: len(bag) - math.ceil(near * len(bag) - _ROUNDING) + 1]:
-            for second in by_word[word]:
-                is_apart = group_of[second] is not group_of[place]
-                if is_apart and jaccard(bags[second], bag) >= near:
-                    join_groups(group_of, place, second)
-            by_word[word].append(place)
-    groups: dict[int, list[int]] = defaultdict(list)
-    for place, same in enumerate(same_as):
-        groups[id(group_of[same])].append(place)
-    return list(groups.values())
+    word_sets = {
+        position: frozenset(split_words(questions[position]))
+        for position in first_positions.values()
+    }
+    word_frequency = Counter(
+        word for question_words in word_sets.values() for word in question_words
+    )
+    questions_by_word: dict[str, list[int]] = defaultdict(list)
+    group_of = {position: [position] for position in word_sets}
+    for position, question_words in word_sets.items():
+        words_by_rarity = sorted(question_words, key=lambda word: (word_frequency[word], word))
+        for word in words_by_rarity[
+            : len(question_words) - math.ceil(near * len(question_words) - _NEAR_TOLERANCE) + 1
+        ]:
+            for earlier_question in questions_by_word[word]:
+                is_apart = group_of[earlier_question] is not group_of[position]
+                if is_apart and jaccard(word_sets[earlier_question], question_words) >= near:
+                    join_groups(group_of, position, earlier_question)
+            questions_by_word[word].append(position)
+    grouped_positions: dict[int, list[int]] = defaultdict(list)
+    for position, first_position in enumerate(first_of_same):
+        grouped_positions[id(group_of[first_position])].append(position)
+    return list(grouped_positions.values())
 
 
 def _check(
-    cases: Sequence[Case], shares: Mapping[str, float], near: float, seed: int, *, again: bool
+    cases: Sequence[Case],
+    shares: Mapping[str, float],
+    near_threshold: float,
+    seed: int,
+    *,
+    again: bool,
 ) -> None:
     """Refuse what holds no cases, cases that have a split, and numbers out of range."""
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
-        kind = type(cases).__name__
+        type_name = type(cases).__name__
         remedy = "see raglab.load_cases, or trace.loaded()"
-        msg = f"cases must be a list of raglab.Case, got a {kind}; {remedy}."
-        raise TypeError(msg)
+        message = f"cases must be a list of raglab.Case, got a {type_name}; {remedy}."
+        raise TypeError(message)
     n_dealt = sum(case.split is not None for case in cases)
-    sizes = [*shares.values()]
-    rules: tuple[tuple[str, bool, object], ...] = (
+    share_sizes = [*shares.values()]
+    argument_rules: tuple[tuple[str, bool, object], ...] = (
         ("cases to split must be at least one", len(cases) > 0, "none"),
         (
             "cases must have no split yet, unless again=True",
@@ -155,77 +174,98 @@ def _check(
         ),
         (
             "shares must be in [0, 1] and sum to 1",
-            min(sizes) >= 0.0 and abs(sum(sizes) - 1.0) <= _ROUNDING_OF_SUM,
-            sizes,
+            min(share_sizes) >= 0.0 and abs(sum(share_sizes) - 1.0) <= _SUM_TOLERANCE,
+            share_sizes,
         ),
-        ("near, a Jaccard index, must be in (0, 1]", 0.0 < near <= 1.0, near),
+        ("near, a Jaccard index, must be in (0, 1]", 0.0 < near_threshold <= 1.0, near_threshold),
         ("seed must be a whole number from 0", seed >= 0, seed),
     )
-    for rule, holds, value in rules:
+    for broken_rule, holds, shown_value in argument_rules:
         if not holds:
-            msg = f"{rule}, got {value}."
-            raise ValueError(msg)
+            message = f"{broken_rule}, got {shown_value}."
+            raise ValueError(message)
 
 
 def _deal(
-    cases: Sequence[Case], groups: Sequence[Sequence[int]], shares: Mapping[str, float], seed: int
+    cases: Sequence[Case],
+    question_groups: Sequence[Sequence[int]],
+    split_shares: Mapping[str, float],
+    seed: int,
 ) -> list[str]:
     """Split of every case.
 
     Each group goes where most cases of its labels are missing, the largest groups first.
     """
-    labels = [case.expect_status or "none" for case in cases]
-    missing = {
-        label: {name: share * n for name, share in shares.items()}
-        for label, n in Counter(labels).items()
+    case_labels = [case.expect_status or "none" for case in cases]
+    missing_by_label = {
+        case_label: {
+            split_name: split_share * n_cases for split_name, split_share in split_shares.items()
+        }
+        for case_label, n_cases in Counter(case_labels).items()
     }
-    dealt = [""] * len(cases)
+    split_names = [""] * len(cases)
 
-    def order(group: Sequence[int]) -> tuple[int, str]:
+    def order(question_group: Sequence[int]) -> tuple[int, str]:
         # by the form of raglab 0.1.0, so that a seed deals as it did
-        return -len(group), digest(
-            f"{seed}\n{min(first_form(cases[place].query) for place in group)}"
+        return -len(question_group), digest(
+            f"{seed}\n{min(first_form(cases[position].query) for position in question_group)}"
         )
 
-    for group in sorted(groups, key=order):
-        counts = Counter(labels[place] for place in group)
+    for question_group in sorted(question_groups, key=order):
+        label_counts = Counter(case_labels[position] for position in question_group)
 
-        def need(name: str, counts: Counter[str] = counts) -> tuple[float, float]:
-            own = sum(n * missing[label][name] for label, n in sorted(counts.items()))
-            return round(own, 9), round(sum(of[name] for of in missing.values()), 9)
+        def need(split_name: str, label_counts: Counter[str] = label_counts) -> tuple[float, float]:
+            missing_of_labels = sum(
+                n_cases * missing_by_label[case_label][split_name]
+                for case_label, n_cases in sorted(label_counts.items())
+            )
+            return round(missing_of_labels, 9), round(
+                sum(missing_by_split[split_name] for missing_by_split in missing_by_label.values()),
+                9,
+            )
 
-        name = max((name for name, share in shares.items() if share), key=need)
-        for label, n in counts.items():
-            missing[label][name] -= n
-        for place in group:
-            dealt[place] = name
-    return dealt
+        split_name = max(
+            (split_name for split_name, split_share in split_shares.items() if split_share),
+            key=need,
+        )
+        for case_label, n_cases in label_counts.items():
+            missing_by_label[case_label][split_name] -= n_cases
+        for position in question_group:
+            split_names[position] = split_name
+    return split_names
 
 
 def _notes(
     cases: Sequence[Case],
-    dealt: Sequence[str],
-    groups: Sequence[Sequence[int]],
-    shares: Mapping[str, float],
+    split_names: Sequence[str],
+    question_groups: Sequence[Sequence[int]],
+    split_shares: Mapping[str, float],
 ) -> Iterable[str]:
     """What a reader must know of the splits.
 
     Shares that near-duplicates move, labels that a split lacks.
     """
-    n, sizes = len(cases), Counter(dealt)
-    if any(abs(sizes[name] - share * n) > max(1.0, _FAR_OFF * n) for name, share in shares.items()):
-        counts = ", ".join(f"{name} {sizes[name]} for {of * n:.4g}" for name, of in shares.items())
-        yield (
-            f"splits lie off their shares: {counts}; {max(map(len, groups)):,} of {n:,} questions "
-            "are near-duplicates and stay together; a higher near finds fewer."
+    n_cases, split_sizes = len(cases), Counter(split_names)
+    if any(
+        abs(split_sizes[split_name] - target_share * n_cases) > max(1.0, _SHARE_TOLERANCE * n_cases)
+        for split_name, target_share in split_shares.items()
+    ):
+        shown_sizes = ", ".join(
+            f"{split_name} {split_sizes[split_name]} for {split_share * n_cases:.4g}"
+            for split_name, split_share in split_shares.items()
         )
-    labels = [case.expect_status or "none" for case in cases]
-    present = {*zip(dealt, labels, strict=True)}
-    lacks = [
-        f"{name} has no case labelled {label} ({count:,} in all)"
-        for name in SPLITS
-        for label, count in sorted(Counter(labels).items())
-        if shares[name] and (name, label) not in present
+        yield (
+            f"splits lie off their shares: {shown_sizes}; {max(map(len, question_groups)):,} of "
+            f"{n_cases:,} questions are near-duplicates and stay together; a higher near "
+            "finds fewer."
+        )
+    case_labels = [case.expect_status or "none" for case in cases]
+    present_pairs = {*zip(split_names, case_labels, strict=True)}
+    lacking_notes = [
+        f"{split_name} has no case labelled {case_label} ({n_labelled:,} in all)"
+        for split_name in SPLIT_NAMES
+        for case_label, n_labelled in sorted(Counter(case_labels).items())
+        if split_shares[split_name] and (split_name, case_label) not in present_pairs
     ]
-    if lacks:
-        yield f"{'; '.join(lacks)}: label more, or leave a split out."
+    if lacking_notes:
+        yield f"{'; '.join(lacking_notes)}: label more, or leave a split out."

@@ -25,8 +25,8 @@ from raglab.words.canonical import instant
 MISSING_TEXTS = frozenset(
     ("nan", "NaN", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaT")
 )
-LARGEST = 1e300  # number that a name or tag may be
-_DIGITS = re.compile(r"\s*(\d{1,10})(\.0)?\s*", re.ASCII)
+LARGEST_NUMBER = 1e300  # number that a name or tag may be
+_WHOLE_DIGITS = re.compile(r"\s*(\d{1,10})(\.0)?\s*", re.ASCII)
 # a file ending, or a page, then a comma or bar, then more
 _SEVERAL_FILES = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}(#\d+)?\s*[,|]\s*[^\s,|;]")
 
@@ -40,15 +40,15 @@ def whole_number(cell: Any) -> Any:  # noqa: ANN401 - any cell
     """
     if isinstance(cell, float) and cell.is_integer():
         return int(cell)
-    digits = _DIGITS.fullmatch(cell) if isinstance(cell, str) else None
-    return cell if digits is None else int(digits[1])
+    digits_match = _WHOLE_DIGITS.fullmatch(cell) if isinstance(cell, str) else None
+    return cell if digits_match is None else int(digits_match[1])
 
 
 def name_text(cell: Any) -> Any:  # noqa: ANN401 - any cell
     """Name of a cell: a text, a UUID's, or the digits of an integer."""
-    whole = cell if isinstance(cell, str) else whole_number(cell)
-    is_whole = type(whole) is int and abs(whole) < LARGEST
-    return str(whole) if isinstance(whole, UUID) or is_whole else cell
+    whole_value = cell if isinstance(cell, str) else whole_number(cell)
+    is_whole = type(whole_value) is int and abs(whole_value) < LARGEST_NUMBER
+    return str(whole_value) if isinstance(whole_value, UUID) or is_whole else cell
 
 
 def listed(cell: Any) -> Any:  # noqa: ANN401 - any cell
@@ -59,11 +59,13 @@ def listed(cell: Any) -> Any:  # noqa: ANN401 - any cell
       (['a.md', 'b.md#2'], ['a.md'], ['a.md'])
     """
     if isinstance(cell, str) and not cell.lstrip().startswith("["):
-        return [part.strip() for part in cell.split(";") if part.strip()]
-    items = json_cell(cell)
-    if not isinstance(items, list | tuple | np.ndarray):
+        return [cell_part.strip() for cell_part in cell.split(";") if cell_part.strip()]
+    list_items = json_cell(cell)
+    if not isinstance(list_items, list | tuple | np.ndarray):
         return cell
-    return [item.strip() if isinstance(item, str) else item for item in items]
+    return [
+        list_item.strip() if isinstance(list_item, str) else list_item for list_item in list_items
+    ]
 
 
 def listed_sources(cell: Any) -> Any:  # noqa: ANN401 - any cell
@@ -92,18 +94,23 @@ def json_value(cell: Any) -> Any:  # noqa: ANN401 - any JSON value
       ValueError: it has no such value.
     """
     try:
-        text = json.dumps(cell, ensure_ascii=False, allow_nan=False, default=lambda of: of.tolist())
-        text.encode()
-        return json.loads(text)
+        json_text = json.dumps(
+            cell,
+            ensure_ascii=False,
+            allow_nan=False,
+            default=lambda numpy_value: numpy_value.tolist(),
+        )
+        json_text.encode()
+        return json.loads(json_text)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
-        msg = "must be a JSON value"
-        raise ValueError(msg) from error
+        message = "must be a JSON value"
+        raise ValueError(message) from error
 
 
 def tag_text(cell: Any) -> Any:  # noqa: ANN401 - any cell
     """Text of a number: 2020.0, which pandas makes of 2020 beside a missing one, is 2020."""
     is_number = isinstance(cell, int | float) and not isinstance(cell, bool)
-    if not is_number or not abs(cell) < LARGEST:
+    if not is_number or not abs(cell) < LARGEST_NUMBER:
         return cell
     return str(whole_number(cell) if abs(cell) < 2**53 else cell)
 
@@ -116,8 +123,8 @@ def further_tag(cell: Any) -> str:  # noqa: ANN401 - any cell
     """
     text = tag_text(cell)
     if not isinstance(text, str):
-        msg = "must be a text or a number to be a tag"
-        raise ValueError(msg)  # noqa: TRY004 - a fault of a cell, as of `json_value`
+        message = "must be a text or a number to be a tag"
+        raise ValueError(message)  # noqa: TRY004 - a fault of a cell, as of `json_value`
     return text
 
 
@@ -128,24 +135,26 @@ def utc_text(cell: Any) -> str:  # noqa: ANN401 - any cell
       ValueError: it is no time.
     """
     try:
-        time = datetime.fromisoformat(cell) if isinstance(cell, str) else cell
-        return instant(time).astimezone(UTC).isoformat(timespec="seconds")
+        cell_time = datetime.fromisoformat(cell) if isinstance(cell, str) else cell
+        return instant(cell_time).astimezone(UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError) as error:
-        msg = "must be a time, or ISO text such as 2026-03-02T09:00:00+00:00"
-        raise ValueError(msg) from error
+        message = "must be a time, or ISO text such as 2026-03-02T09:00:00+00:00"
+        raise ValueError(message) from error
 
 
 def group_texts(cell: Any) -> Any:  # noqa: ANN401 - any cell
     """Groups by name as texts; one whose value is missing is left out."""
     if not isinstance(cell, Mapping):
         return cell
-    return {name: tag_text(group) for name, group in cell.items() if not is_missing(group)}
+    return {
+        group_name: tag_text(group) for group_name, group in cell.items() if not is_missing(group)
+    }
 
 
 def gold_texts(cell: Any) -> Any:  # noqa: ANN401 - any cell
     """Gold answers as a list."""
-    texts = listed_answers(cell)
-    return cell if texts is None else list(texts)
+    gold_answers = listed_answers(cell)
+    return cell if gold_answers is None else list(gold_answers)
 
 
 # How a cell of each field is read; cells of others stay as they are.

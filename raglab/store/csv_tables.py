@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_TABLE_ROWS = 2_000_000  # twenty seconds and a gigabyte as a trace
-MAX_HEADS = 20_000  # characters
+MAX_HEADS_CHARACTERS = 20_000  # characters
 # what tools write for no number
 MISSING_WORDS = frozenset({"", "nan", "none", "null", "na", "n/a", "<na>"})
 _DELIMITERS = (",", ";", "\t", "|")
-_SEPARATOR = re.compile(r'"?sep=(.)"?[ ,;\t|]*\n', re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[ ,;\t|]*\n', re.IGNORECASE)
 _TRIED_RECORDS = 20  # by which a delimiter is chosen
 _SAVE_AS_UTF_8 = "save the file as UTF-8"  # of tables at doors without encoding=
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+_COMMA_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
-_INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
+_WHOLE_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
 _POINTS_REMEDY = "write numbers with decimal points and without thousands"
 
 
@@ -70,63 +70,79 @@ def table_text(
       InputError: the file cannot be read, is empty or too long, or is neither in that encoding, nor
         UTF-8, nor UTF-16 with its mark.
     """
-    where = Where(str(path), 1)
-    raw = read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True)
-    text = decode_text(raw, where, encoding, remedy)
-    if "\0" in text[:MAX_HEADS]:  # UTF-16 without its mark, UTF-32, or a workbook
-        raise input_error(where, "a table must be text", "save it as CSV UTF-8", "a NUL character")
-    return text
+    location = Where(str(path), 1)
+    raw_bytes = read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True)
+    table_content = decode_text(raw_bytes, location, encoding, remedy)
+    # UTF-16 without its mark, UTF-32, or a workbook
+    if "\0" in table_content[:MAX_HEADS_CHARACTERS]:
+        raise input_error(
+            location, "a table must be text", "save it as CSV UTF-8", "a NUL character"
+        )
+    return table_content
 
 
-def csv_records(text: str, path: Path) -> list[CsvRecord]:
+def csv_records(table_content: str, path: Path) -> list[CsvRecord]:
     """Records that are not blank: the heads and at least one row, as long each.
 
     Raises:
-      InputError: the file is no CSV, a line stands above its heads, a row has not as many cells as
+      InputError: the file is no CSV, a line precedes its heads, a row has not as many cells as
         there are heads, or there is no row.
     """
-    where = Where(str(path))
-    delimiter, skipped = _dialect(text, path)
-    with _reading(csv.reader(StringIO(text), delimiter=delimiter, strict=True), path) as reader:
-        filled = (CsvRecord(reader.line_num, row) for row in reader if any(map(str.strip, row)))
-        records = list(islice(filled, skipped, MAX_TABLE_ROWS + skipped + 2))
+    location = Where(str(path))
+    cell_delimiter, skipped = _dialect(table_content, path)
+    with _reading(
+        csv.reader(StringIO(table_content), delimiter=cell_delimiter, strict=True), path
+    ) as csv_reader:
+        filled_records = (
+            CsvRecord(csv_reader.line_num, record_cells)
+            for record_cells in csv_reader
+            if any(map(str.strip, record_cells))
+        )
+        records = list(islice(filled_records, skipped, MAX_TABLE_ROWS + skipped + 2))
     if not 2 <= len(records) <= MAX_TABLE_ROWS + 1:
         raise input_error(
-            where,
+            location,
             f"a table must have heads and a row, and at most {MAX_TABLE_ROWS:,} rows",
             "add rows, or split it",
             f"{len(records):,} records",
         )
-    (line, heads), *rows = records
-    where, size = where._replace(line=line), len(",".join(heads))
-    if size > MAX_HEADS:  # every table of a document repeats them
+    (heads_line, head_cells), *row_records = records
+    location, heads_length = location._replace(line=heads_line), len(",".join(head_cells))
+    if heads_length > MAX_HEADS_CHARACTERS:  # every table of a document repeats them
         raise input_error(
-            where,
-            f"the heads of a table must be at most {MAX_HEADS} characters",
+            location,
+            f"the heads of a table must be at most {MAX_HEADS_CHARACTERS} characters",
             "shorten them, or split the table",
-            str(size),
+            str(heads_length),
         )
-    if not any(map(str.strip, heads[1:])) and heads[0].strip() and "".join(rows[0].cells[1:]):
+    if (
+        not any(map(str.strip, head_cells[1:]))
+        and head_cells[0].strip()
+        and "".join(row_records[0].cells[1:])
+    ):
         raise input_error(
-            where,
+            location,
             "a table must begin with its heads",
             "delete the lines above",
-            shown_value(heads[0]),
+            shown_value(head_cells[0]),
         )
-    ragged = [row for row in rows if len(row.cells) != len(heads)]
-    if ragged:
-        where = where._replace(line=ragged[0].line)
+    ragged_rows = [
+        record_cells for record_cells in row_records if len(record_cells.cells) != len(head_cells)
+    ]
+    if ragged_rows:
+        location = location._replace(line=ragged_rows[0].line)
         raise input_error(
-            where,
-            f"each of {len(rows):,} rows must have as many cells as there are heads",
+            location,
+            f"each of {len(row_records):,} rows must have as many cells as there are heads",
             "quote a cell that holds the delimiter",
-            f"{len(ragged[0].cells)} instead of {len(heads)} in {len(ragged):,} of them",
+            f"{len(ragged_rows[0].cells)} instead of {len(head_cells)} in "
+            f"{len(ragged_rows):,} of them",
         )
     return records
 
 
 def csv_frame(
-    path: Path, *, texts: Collection[str] = (), max_file_bytes: int = MAX_FILE_BYTES
+    path: Path, *, text_columns: Collection[str] = (), max_file_bytes: int = MAX_FILE_BYTES
 ) -> pd.DataFrame:
     """Table of a file.
 
@@ -136,7 +152,7 @@ def csv_frame(
     and stay texts.
 
     Args:
-      texts: columns that stay texts whatever they hold, such as ids.
+      text_columns: columns that always stay texts, such as ids.
 
     Raises:
       InputError: the file is no table, two columns have one name, or commas may be decimal or
@@ -148,131 +164,157 @@ def csv_frame(
     """
     import pandas as pd
 
-    text = table_text(path, max_file_bytes, remedy=_SAVE_AS_UTF_8)
-    heads, *rows = csv_records(text, path)
+    table_content = table_text(path, max_file_bytes, remedy=_SAVE_AS_UTF_8)
+    head_record, *row_records = csv_records(table_content, path)
     # A head that is blank is that of an index which was written with the table; pandas names it so.
-    names = [head.strip() or f"Unnamed: {place}" for place, head in enumerate(heads.cells)]
-    check_heads(names, where := Where(str(path), heads.line))
-    columns, commas, points = {}, [], []
-    for place, name in enumerate(names):
-        cells = [row.cells[place].strip() for row in rows]
-        if name in texts:
-            columns[name] = _texts(cells)
+    column_names = [
+        head_cell.strip() or f"Unnamed: {column_index}"
+        for column_index, head_cell in enumerate(head_record.cells)
+    ]
+    check_heads(column_names, location := Where(str(path), head_record.line))
+    cells_by_name, comma_columns, point_columns = {}, [], []
+    for column_index, column_name in enumerate(column_names):
+        column_cells = [row_record.cells[column_index].strip() for row_record in row_records]
+        if column_name in text_columns:
+            cells_by_name[column_name] = _texts(column_cells)
             continue
-        if _has_decimal_commas(cells, where._replace(id=name)):
-            commas.append(name)
-            cells = [cell.replace(",", ".") for cell in cells]
+        if _has_decimal_commas(column_cells, location._replace(id=column_name)):
+            comma_columns.append(column_name)
+            column_cells = [cell.replace(",", ".") for cell in column_cells]
         elif all(
-            map(_POINTED_THOUSANDS.fullmatch, [cell for cell in cells if "." in cell] or [""])
+            map(
+                _POINTED_THOUSANDS.fullmatch, [cell for cell in column_cells if "." in cell] or [""]
+            )
         ):
-            points.append(name)
-        columns[name] = _typed(cells)
-    if commas and points:
+            point_columns.append(column_name)
+        cells_by_name[column_name] = _typed(column_cells)
+    if comma_columns and point_columns:
         raise input_error(
-            where._replace(id=points[0]),
+            location._replace(id=point_columns[0]),
             "points and commas must not both be decimal",
             _POINTS_REMEDY,
         )
     # where commas part the cells, points are decimal
-    if named := commas or (points if _dialect(text, path)[0] != "," else []):
-        mark, count = "commas" if commas else "points", f"{len(named)} of {len(names)} columns"
-        shown = shown_value(", ".join(named))
-        warn_user(visible(f"{path}: {mark} are read as decimal points in {count}: {shown}."))
-    return pd.DataFrame(columns)
+    if decimal_columns := comma_columns or (
+        point_columns if _dialect(table_content, path)[0] != "," else []
+    ):
+        mark_noun, shown_count = (
+            "commas" if comma_columns else "points",
+            f"{len(decimal_columns)} of {len(column_names)} columns",
+        )
+        shown_columns = shown_value(", ".join(decimal_columns))
+        warn_user(
+            visible(
+                f"{path}: {mark_noun} are read as decimal points in {shown_count}: {shown_columns}."
+            )
+        )
+    return pd.DataFrame(cells_by_name)
 
 
-def check_heads(heads: Sequence[str], where: Where) -> None:
+def check_heads(column_names: Sequence[str], location: Where) -> None:
     """Stop at two columns of one name."""
-    for name, count in Counter(heads).items():
-        if count > 1:
+    for column_name, n_uses in Counter(column_names).items():
+        if n_uses > 1:
             raise input_error(
-                where,
+                location,
                 "columns must have different names",
                 "rename or drop one",
-                f"{shown_value(name)} {count} times",
+                f"{shown_value(column_name)} {n_uses} times",
             )
 
 
-def _texts(cells: Sequence[str]) -> pd.Series[Any]:
+def _texts(text_cells: Sequence[str]) -> pd.Series[Any]:
     import pandas as pd
 
-    return pd.Series([cell or None for cell in cells], dtype=object)
+    return pd.Series([cell or None for cell in text_cells], dtype=object)
 
 
-def _typed(cells: Sequence[str]) -> pd.Series[Any]:
+def _typed(column_cells: Sequence[str]) -> pd.Series[Any]:
     """Column of a table as integers, floats, truth values or texts, by its filled cells."""
     import pandas as pd
 
-    if all(map(_INTEGER.fullmatch, cells)):
-        return pd.Series([int(cell) for cell in cells], dtype="int64")
+    if all(map(_WHOLE_NUMBER.fullmatch, column_cells)):
+        return pd.Series([int(cell) for cell in column_cells], dtype="int64")
     # 007 is a name, 0.7 and 007.5 are numbers
-    if not any(cell.isdecimal() and not _INTEGER.fullmatch(cell) for cell in cells):
+    if not any(cell.isdecimal() and not _WHOLE_NUMBER.fullmatch(cell) for cell in column_cells):
         with suppress(ValueError):
-            return pd.Series([_number(cell) for cell in cells], dtype="float64")
-    if {cell.lower() for cell in cells} <= {"true", "false"}:
-        return pd.Series([cell.lower() == "true" for cell in cells], dtype=bool)
-    return _texts(cells)
+            return pd.Series([_number(cell) for cell in column_cells], dtype="float64")
+    if {cell.lower() for cell in column_cells} <= {"true", "false"}:
+        return pd.Series([cell.lower() == "true" for cell in column_cells], dtype=bool)
+    return _texts(column_cells)
 
 
-def _number(cell: str) -> float:
-    """Number of a cell, NaN for what stands for none.
+def _number(number_text: str) -> float:
+    """Number of a cell, NaN if it means a missing one.
 
     Raises:
-      ValueError: it is none; Python alone takes 1_0 for ten.
+      ValueError: no number; Python alone takes 1_0 for ten.
     """
-    if cell.lower() in MISSING_WORDS:
+    if number_text.lower() in MISSING_WORDS:
         return float("nan")
-    return float(cell if cell.isascii() and "_" not in cell else "no number")
+    return float(number_text if number_text.isascii() and "_" not in number_text else "no number")
 
 
-def _has_decimal_commas(cells: Sequence[str], where: Where) -> bool:
+def _has_decimal_commas(column_cells: Sequence[str], location: Where) -> bool:
     """Whether a column of numbers has decimal commas.
 
     Raises:
       InputError: every comma may stand between thousands too.
     """
-    commas = [cell for cell in cells if "," in cell]  # none in most columns
-    plain = [cell for cell in cells if "," not in cell]
-    if not commas or not all(map(_DECIMAL_COMMA.fullmatch, commas)) or _typed(plain).dtype == "O":
+    comma_cells = [cell for cell in column_cells if "," in cell]  # none in most columns
+    other_cells = [cell for cell in column_cells if "," not in cell]
+    if (
+        not comma_cells
+        or not all(map(_DECIMAL_COMMA.fullmatch, comma_cells))
+        or _typed(other_cells).dtype == "O"
+    ):
         return False
-    points = [cell for cell in plain if "." in cell]
-    if points or all(map(_THOUSANDS.fullmatch, commas)):
+    point_cells = [cell for cell in other_cells if "." in cell]
+    if point_cells or all(map(_COMMA_THOUSANDS.fullmatch, comma_cells)):
         raise input_error(
-            where,
+            location,
             "commas in numbers must be either decimal or between thousands",
             _POINTS_REMEDY,
-            " beside ".join(map(shown_value, [commas[0], *points[:1]])),
+            " beside ".join(map(shown_value, [comma_cells[0], *point_cells[:1]])),
         )
     return True
 
 
-def _dialect(text: str, path: Path) -> tuple[str, bool]:
+def _dialect(table_content: str, path: Path) -> tuple[str, bool]:
     """Delimiter, and whether a first line states it, which is no record.
 
     Tabs part the cells of a .tsv file. Else it is the delimiter that gives most first records the
     width of the heads, and the heads the most cells; or the rows, below a line above the heads.
     """
-    stated = _SEPARATOR.match(text)
-    if stated or path.suffix.lower() == ".tsv":
-        return (stated[1], True) if stated else ("\t", False)
-    scores = []
+    separator_line = _SEPARATOR_LINE.match(table_content)
+    if separator_line or path.suffix.lower() == ".tsv":
+        return (separator_line[1], True) if separator_line else ("\t", False)
+    delimiter_scores = []
     for delimiter in _DELIMITERS:
-        with _reading(csv.reader(StringIO(text.lstrip("\n")), delimiter=delimiter), path) as rows:
-            width, *widths = [len(row) for row in islice(rows, _TRIED_RECORDS) if row] or [0]
-        titled = width == 1 and len(widths) > 1 and len({*widths}) == 1 < widths[0]
-        scores.append((width > 1, titled, {*widths} <= {width}, width))
-    return _DELIMITERS[scores.index(max(scores))], False
+        with _reading(
+            csv.reader(StringIO(table_content.lstrip("\n")), delimiter=delimiter), path
+        ) as csv_rows:
+            heads_width, *row_widths = [
+                len(csv_row) for csv_row in islice(csv_rows, _TRIED_RECORDS) if csv_row
+            ] or [0]
+        has_title_line = (
+            heads_width == 1 and len(row_widths) > 1 and len({*row_widths}) == 1 < row_widths[0]
+        )
+        delimiter_scores.append(
+            (heads_width > 1, has_title_line, {*row_widths} <= {heads_width}, heads_width)
+        )
+    return _DELIMITERS[delimiter_scores.index(max(delimiter_scores))], False
 
 
 @contextmanager
 # the type of a CSV reader has no public name
-def _reading(reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
+def _reading(csv_reader: Any, path: Path) -> Iterator[Any]:  # noqa: ANN401
     """Turn what the reader finds wrong into an InputError."""
     try:
-        yield reader
+        yield csv_reader
     except csv.Error as error:
         raise input_error(
-            Where(str(path), reader.line_num),
+            Where(str(path), csv_reader.line_num),
             f"a {path.suffix} file must be valid CSV",
             "close each quote and double those inside",
             str(error),

@@ -1,6 +1,6 @@
 """Database (shore): transactions of a log, in a file of SQLite or on a server of PostgreSQL.
 
-`Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and
+`Database` opens the tables that it is given, declared as `EventTable`; those of the bandit and
 those of the questions are in `log_tables`. A row is added and never changed, but for texts that
 `blank` takes out when they are to be forgotten; what `keep` writes over and `drop` takes away is
 what the log can rebuild. Reading makes no file, no table and no column.
@@ -31,24 +31,24 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.blobs import BUSY_S, LOCKED, UNWRITABLE, sqlite_code, unsafe_neighbour
+from raglab.store.blobs import BUSY_S, LOCKED_CODES, UNWRITABLE_CODES, sqlite_code, unsafe_neighbour
 from raglab.store.files import InputError, input_error
-from raglab.store.log_rows import LONGEST_NAME, LONGEST_TIME, REMEDY, Entries, EventTable
+from raglab.store.log_rows import COPY_REMEDY, LONGEST_NAME, LONGEST_TIME, Entries, EventTable
 from raglab.words.characters import masked_passwords, without_secrets
 
-SCHEMA = 4  # of the tables; the first write brings an older log to it
-NUMBERS = "audit_numbers"  # a table of every log: its schema, its last event, its tables
+LOG_SCHEMA = 4  # of the tables; the first write brings an older log to it
+NUMBERS_TABLE = "audit_numbers"  # a table of every log: its schema, its last event, its tables
 # Up to version 3 each event had a link in a chain of hashes there, with the salt of its texts.
-_CHAIN = "audit_chain"
+_CHAIN_TABLE = "audit_chain"
 CONNECT_S = 10  # a server is waited for
 LONGEST_PATIENCE_S = 3600.0
-_LOOK_MS = 10  # between two looks for a turn
+_TURN_PAUSE_MS = 10  # between two looks for a turn
 # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
-_MAKING = 5_771_031
-_NO_TURN = "55P03"  # PostgreSQL's lock_not_available
-_HIDDEN = "***"
-_INSTALL = 'pip install "raglab-toolkit[postgres]"'
-_KINDS: dict[str, Any] = {
+_MAKING_LOCK = 5_771_031
+_NO_TURN_STATE = "55P03"  # PostgreSQL's lock_not_available
+_MASK = "***"
+_DRIVER_REMEDY = 'pip install "raglab-toolkit[postgres]"'
+_SQL_TYPES: dict[str, Any] = {
     "name": sql.String(LONGEST_NAME),
     "text": sql.Text,
     "json": sql.Text,
@@ -57,10 +57,10 @@ _KINDS: dict[str, Any] = {
 }
 # What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights,
 # no folder, a lock.
-_UNWRITABLE = UNWRITABLE | LOCKED | {SQLITE_PERM}
+_UNWRITABLE = UNWRITABLE_CODES | LOCKED_CODES | {SQLITE_PERM}
 # And what PostgreSQL does, besides all that is an operational error: a standby or read-only role,
 # no right to write.
-_CLOSED = {"25006", "42501"}
+_CLOSED_STATES = {"25006", "42501"}
 
 
 class UnwritableLogError(InputError):
@@ -84,47 +84,47 @@ def is_unwritable(error: SQLAlchemyError) -> bool:
         return isinstance(error, PoolTimeoutError)
     if code := sqlite_code(error.orig):
         return code in _UNWRITABLE
-    server = getattr(error.orig, "sqlstate", "") in _CLOSED or isinstance(
+    server = getattr(error.orig, "sqlstate", "") in _CLOSED_STATES or isinstance(
         error, OperationalError | InterfaceError
     )
     return server and not type(error.orig).__module__.startswith("sqlite3")
 
 
-def prepare_connection(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
+def prepare_connection(connection: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
     """Begin nothing by itself, and overwrite with zeros what is blanked."""
-    link.isolation_level = None
-    link.execute("PRAGMA secure_delete=ON")
+    connection.isolation_level = None
+    connection.execute("PRAGMA secure_delete=ON")
 
 
-def _begin_writing(link: sql.Connection, patience_s: float) -> None:
+def _begin_writing(connection: sql.Connection, patience_s: float) -> None:
     """Begin alone, over a write-ahead log, within the patience."""
-    until = monotonic() + patience_s
+    deadline = monotonic() + patience_s
     # A fresh file that several switch to the write-ahead log at once answers `locked` at once. And
     # SQLite looks for its turn ten times a second after a while, which others take meanwhile: who
     # looks as often as all gets its share.
-    link.exec_driver_sql(f"PRAGMA busy_timeout={_LOOK_MS}")
-    waiting = ["PRAGMA journal_mode=WAL", "BEGIN IMMEDIATE"]
+    connection.exec_driver_sql(f"PRAGMA busy_timeout={_TURN_PAUSE_MS}")
+    statements = ["PRAGMA journal_mode=WAL", "BEGIN IMMEDIATE"]
     try:
-        while waiting:
+        while statements:
             try:
-                link.exec_driver_sql(waiting[0])
-                waiting.pop(0)
+                connection.exec_driver_sql(statements[0])
+                statements.pop(0)
             except OperationalError as error:
-                if "locked" not in str(error.orig) or monotonic() > until:
+                if "locked" not in str(error.orig) or monotonic() > deadline:
                     raise
-                sleep(1e-3 * _LOOK_MS)
+                sleep(1e-3 * _TURN_PAUSE_MS)
     finally:
-        link.exec_driver_sql(f"PRAGMA busy_timeout={round(1e3 * patience_s)}")
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={round(1e3 * patience_s)}")
 
 
-def _set_sessions(engine: sql.Engine, setting: str, seconds: float) -> None:
+def _set_sessions(engine: sql.Engine, setting_name: str, limit_s: float) -> None:
     """Give every new connection of a server a time limit."""
 
-    def prepared(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
-        cursor = link.cursor()
-        cursor.execute(f"SET {setting} = {round(1e3 * seconds)}")
+    def prepared(connection: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
+        cursor = connection.cursor()
+        cursor.execute(f"SET {setting_name} = {round(1e3 * limit_s)}")
         cursor.close()
-        link.commit()
+        connection.commit()
 
     sql.event.listen(engine, "connect", prepared)
 
@@ -144,23 +144,27 @@ def limit_idle_transactions(engine: sql.Engine, seconds: float) -> None:
 
 
 @contextmanager
-def _transaction(engine: sql.Engine, *, alone: bool) -> Iterator[sql.Connection]:
-    """A transaction that sees one moment, or, `alone`, the one of a writer.
+def _transaction(engine: sql.Engine, *, as_writer: bool) -> Iterator[sql.Connection]:
+    """A transaction that sees one moment, or, `as_writer`, the one of a writer.
 
     Each statement of a writer on a server sees what was committed before it: whoever waited for a
     turn, all before.
     """
-    level: dict[str, Any] = {}
+    isolation_options: dict[str, Any] = {}
     if engine.dialect.name != "sqlite":
-        level["isolation_level"] = "READ COMMITTED" if alone else "REPEATABLE READ"
-    with engine.connect() as link, link.execution_options(alone=alone, **level), link.begin():
-        yield link
+        isolation_options["isolation_level"] = "READ COMMITTED" if as_writer else "REPEATABLE READ"
+    with (
+        engine.connect() as connection,
+        connection.execution_options(alone=as_writer, **isolation_options),
+        connection.begin(),
+    ):
+        yield connection
 
 
 class Database:
     """A database opened on its first use, with the tables that it is given.
 
-    Every write is one transaction that no other writer runs beside: SQLite in WAL mode with BEGIN
+    Every write is one transaction, with no other writer: SQLite in WAL mode with BEGIN
     IMMEDIATE, PostgreSQL with a locked row. Reads see one moment and wait for nobody. Not to be
     carried over a fork.
     """
@@ -185,32 +189,33 @@ class Database:
             writers.
 
         Raises:
-          InputError: a URL that is none. ValueError: a patience below 0 or past
+          InputError: no valid URL. ValueError: a patience below 0 or past
             `LONGEST_PATIENCE_S`.
         """
         self.patience_s = BUSY_S if patience_s is None else patience_s
         if not 0.0 <= self.patience_s <= LONGEST_PATIENCE_S:
-            rule = f"patience_s must be in [0, {LONGEST_PATIENCE_S:g}] seconds"
-            msg = f"{rule}, got {self.patience_s:g}; leave it out for {BUSY_S:g}."
-            raise ValueError(msg)
+            patience_rule = f"patience_s must be in [0, {LONGEST_PATIENCE_S:g}] seconds"
+            message = f"{patience_rule}, got {self.patience_s:g}; leave it out for {BUSY_S:g}."
+            raise ValueError(message)
         self.place, self.url, self.shown = place, _url(place), masked_url(place)
         self._create, self._turns = create, Lock()
-        meta = sql.MetaData()
+        table_metadata = sql.MetaData()
         self._numbers = sql.Table(
-            NUMBERS,
-            meta,
+            NUMBERS_TABLE,
+            table_metadata,
             sql.Column("name", sql.String(32), primary_key=True),
             sql.Column("value", sql.BigInteger),
         )
         self._own, self._beside = tuple(tables), tuple(beside)
-        self._names = {table.name for table in tables}
+        self._names = {event_table.name for event_table in tables}
         self._tables = {
-            table.name: (table, _sql_table(table, meta)) for table in (*tables, *beside)
+            event_table.name: (event_table, _sql_table(event_table, table_metadata))
+            for event_table in (*tables, *beside)
         }
-        event = self._numbers.c.name == "event"
-        self._last = sql.select(self._numbers.c.value).where(event)
+        is_event_row = self._numbers.c.name == "event"
+        self._last = sql.select(self._numbers.c.value).where(is_event_row)
         self._turn = self._last.with_for_update()
-        self._count = sql.update(self._numbers).where(event)
+        self._count = sql.update(self._numbers).where(is_event_row)
         self._statements: dict[Any, Any] = {}
         self._engine: sql.Engine | None = None
         self._version = 0  # of the tables as they were when the log was opened
@@ -228,38 +233,40 @@ class Database:
             reason = "other threads of this process write"
             raise self._no_turn(reason, self.patience_s)
         try:
-            with self._entries(alone=True) as entries:
+            with self._entries(as_writer=True) as entries:
                 yield entries
         finally:
             self._turns.release()
 
     def reading(self) -> AbstractContextManager[Entries]:
-        """Entries as they are at this moment, whatever is written meanwhile.
+        """Entries as they are at this moment, without what is written meanwhile.
 
         A log that has not begun is read as an empty one.
         """
-        return self._entries(alone=False)
+        return self._entries(as_writer=False)
 
     @contextmanager
-    def _entries(self, *, alone: bool) -> Iterator[Entries]:
+    def _entries(self, *, as_writer: bool) -> Iterator[Entries]:
         with self._plain_errors():
-            engine = self._opened(alone=alone)
+            engine = self._opened(as_writer=as_writer)
             if engine is None:
                 yield Entries(None, self._tables, self._statements, 0, 0)
                 return
-            with _transaction(engine, alone=alone) as link:
-                before = link.scalar(self._turn if alone else self._last)
-                if not isinstance(before, int):
+            with _transaction(engine, as_writer=as_writer) as connection:
+                last_event = connection.scalar(self._turn if as_writer else self._last)
+                if not isinstance(last_event, int):
                     raise input_error(
                         self.shown,
                         "a log's counter must be a whole number",
-                        REMEDY,
-                        f"{before!r:.80}",
+                        COPY_REMEDY,
+                        f"{last_event!r:.80}",
                     )
-                entries = Entries(link, self._tables, self._statements, before, self._version)
+                entries = Entries(
+                    connection, self._tables, self._statements, last_event, self._version
+                )
                 yield entries
-                if entries.last != before:
-                    link.execute(self._count, {"value": entries.last})
+                if entries.last != last_event:
+                    connection.execute(self._count, {"value": entries.last})
 
     def erase(self, *, vacuum: bool) -> None:
         """Erase what was blanked from SQLite's files, rewritten by VACUUM if `vacuum`.
@@ -271,14 +278,14 @@ class Database:
             stands in a file yet.
         """
         with self._plain_errors():
-            engine = self._opened(alone=True)
+            engine = self._opened(as_writer=True)
             if engine is None or engine.dialect.name != "sqlite":
                 return
             with engine.connect() as connection:
-                link: Any = connection.connection.dbapi_connection
+                driver_connection: Any = connection.connection.dbapi_connection
                 if vacuum:
-                    link.execute("VACUUM")
-                if link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                    driver_connection.execute("VACUUM")
+                if driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                     raise input_error(
                         self.shown,
                         "a log must have no other reader while texts are erased",
@@ -290,9 +297,11 @@ class Database:
         """Whether it is a file that this process may not write, or lies in such a folder."""
         if self.url.get_backend_name() != "sqlite":
             return False
-        file = Path(self.url.database or "")
-        return file.parent.is_dir() and not all(
-            os.access(path, os.W_OK) for path in (file.parent, file) if path.exists()
+        log_file = Path(self.url.database or "")
+        return log_file.parent.is_dir() and not all(
+            os.access(checked_path, os.W_OK)
+            for checked_path in (log_file.parent, log_file)
+            if checked_path.exists()
         )
 
     def close(self) -> None:
@@ -301,154 +310,165 @@ class Database:
             self._engine.dispose()
         self._engine, self._version = None, 0
 
-    def _opened(self, *, alone: bool) -> sql.Engine | None:
-        """Engine of the log, its tables made or brought up to date if it is written `alone`.
+    def _opened(self, *, as_writer: bool) -> sql.Engine | None:
+        """Engine of the log, its tables made or brought up to date if it is written `as_writer`.
 
         None where a log that is read has not begun.
         """
-        if self._engine is not None and (self._version == SCHEMA or not alone):
+        if self._engine is not None and (self._version == LOG_SCHEMA or not as_writer):
             return self._engine
-        file = self.url.database if self.url.get_backend_name() == "sqlite" else None
-        if not alone and self._create and file and not Path(file).is_file():
+        log_file = self.url.database if self.url.get_backend_name() == "sqlite" else None
+        if not as_writer and self._create and log_file and not Path(log_file).is_file():
             return None
-        engine, version = self._engine or self._connected(), 0
+        engine, log_version = self._engine or self._connected(), 0
         try:
             # what is not a log of ours is refused before it is written
-            with _transaction(engine, alone=False) as link:
-                known, schema = self._state(link)
-            version = 0 if known.isdisjoint(self._names) else schema
-            if alone and version != SCHEMA:
+            with _transaction(engine, as_writer=False) as connection:
+                table_names, log_schema = self._state(connection)
+            log_version = 0 if table_names.isdisjoint(self._names) else log_schema
+            if as_writer and log_version != LOG_SCHEMA:
                 self._make(engine)
-                version = SCHEMA
+                log_version = LOG_SCHEMA
         except BaseException:
             engine.dispose()
             raise
-        if not version:
+        if not log_version:
             engine.dispose()
             return None
-        self._engine, self._version = engine, version
+        self._engine, self._version = engine, log_version
         return engine
 
-    def _state(self, link: sql.Connection) -> tuple[set[str], int]:
+    def _state(self, connection: sql.Connection) -> tuple[set[str], int]:
         """Tables that the database has, and their version, 0 where no log has begun.
 
         Raises:
           InputError: another version, a table that was there and is not, or nothing that may be
             begun.
         """
-        known = set(sql.inspect(link).get_table_names())
-        numbers: dict[str, Any] = {}
-        schema: Any = 0
-        if NUMBERS in known:
-            stated = link.execute(sql.select(*self._numbers.c))
-            numbers = {row.name: row.value for row in stated}
-            schema = numbers.get("schema")
-            if schema not in range(1, SCHEMA + 1):
+        table_names = set(sql.inspect(connection).get_table_names())
+        stored_numbers: dict[str, Any] = {}
+        log_schema: Any = 0
+        if NUMBERS_TABLE in table_names:
+            number_rows = connection.execute(sql.select(*self._numbers.c))
+            stored_numbers = {number_row.name: number_row.value for number_row in number_rows}
+            log_schema = stored_numbers.get("schema")
+            if log_schema not in range(1, LOG_SCHEMA + 1):
                 raise input_error(
                     self.shown,
-                    f"a log must be of version {SCHEMA}",
+                    f"a log must be of version {LOG_SCHEMA}",
                     "open it with the raglab that made it",
-                    f"version {schema}",
+                    f"version {log_schema}",
                 )
         # A log's tables are made together: where one is there or has a number all are expected.
-        expected = {table.name for table in self._own if table.since <= schema}
-        if known & self._names or expected & numbers.keys():
-            if gone := sorted(({NUMBERS} | expected) - known):
+        expected_tables = {table.name for table in self._own if table.since <= log_schema}
+        if table_names & self._names or expected_tables & stored_numbers.keys():
+            if missing_tables := sorted(({NUMBERS_TABLE} | expected_tables) - table_names):
                 raise input_error(
                     self.shown,
                     "a log must have all its tables",
-                    REMEDY,
-                    f"no {', '.join(gone)}",
+                    COPY_REMEDY,
+                    f"no {', '.join(missing_tables)}",
                 )
         elif not self._create:
             raise input_error(
                 self.shown, "a log must hold events", "check the place; `ask` makes it"
             )
-        return known, schema
+        return table_names, log_schema
 
     def _make(self, engine: sql.Engine) -> None:
         """Make missing tables and bring older ones up to date, whoever else does so too."""
-        with _transaction(engine, alone=True) as link:
-            if link.dialect.name == "postgresql":
-                link.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING)))
-            known, schema = self._state(link)  # again: another may have been faster
-            rows: dict[str, int] = {}
-            if not schema:
-                self._numbers.create(link)
-                rows = {"schema": SCHEMA, "event": 0}
-            elif schema < SCHEMA:
-                link.execute(self._turn)  # a writer of an older version ends its turn first
+        with _transaction(engine, as_writer=True) as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING_LOCK)))
+            table_names, log_schema = self._state(connection)  # again: another may have been faster
+            new_numbers: dict[str, int] = {}
+            if not log_schema:
+                self._numbers.create(connection)
+                new_numbers = {"schema": LOG_SCHEMA, "event": 0}
+            elif log_schema < LOG_SCHEMA:
+                connection.execute(self._turn)  # a writer of an older version ends its turn first
                 # its salts would betray texts that are forgotten later
-                link.execute(sql.text(f"DROP TABLE IF EXISTS {_CHAIN}"))
-                version = sql.update(self._numbers).where(self._numbers.c.name == "schema")
-                link.execute(version.values(value=SCHEMA))
-            for tables in (self._own, self._beside):
-                begun = not known.isdisjoint(table.name for table in tables)
-                for table in tables if begun or tables is self._own else ():
-                    if table.since > (schema if begun else 0):
-                        self._tables[table.name][1].create(link, checkfirst=True)
-                        rows[table.name] = 1
-            if rows:
-                link.execute(
-                    sql.insert(self._numbers),
-                    [{"name": name, "value": value} for name, value in rows.items()],
+                connection.execute(sql.text(f"DROP TABLE IF EXISTS {_CHAIN_TABLE}"))
+                schema_update = sql.update(self._numbers).where(self._numbers.c.name == "schema")
+                connection.execute(schema_update.values(value=LOG_SCHEMA))
+            for table_group in (self._own, self._beside):
+                is_begun = not table_names.isdisjoint(
+                    event_table.name for event_table in table_group
                 )
-        if 0 < schema < SCHEMA:
+                for event_table in table_group if is_begun or table_group is self._own else ():
+                    if event_table.since > (log_schema if is_begun else 0):
+                        self._tables[event_table.name][1].create(connection, checkfirst=True)
+                        new_numbers[event_table.name] = 1
+            if new_numbers:
+                connection.execute(
+                    sql.insert(self._numbers),
+                    [
+                        {"name": number_name, "value": number}
+                        for number_name, number in new_numbers.items()
+                    ],
+                )
+        if 0 < log_schema < LOG_SCHEMA:
             warn_user(
-                f"{self.shown}: the log was of version {schema} and is of version {SCHEMA} now, "
-                "without a chain of hashes; an older raglab does not open it."
+                f"{self.shown}: the log was of version {log_schema} and is of version "
+                f"{LOG_SCHEMA} now, without a chain of hashes; an older raglab does not open it."
             )
 
     def _connected(self) -> sql.Engine:
-        url, patience_s = self.url, self.patience_s
-        options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": patience_s}
-        if url.get_backend_name() == "sqlite":
-            return self._connected_to_file(options)
-        if url.drivername in {"postgresql", "postgres"}:
-            url = url.set(drivername="postgresql+psycopg")
-        if url.drivername.partition("+")[0] != "postgresql":
+        server_url, patience_s = self.url, self.patience_s
+        engine_options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": patience_s}
+        if server_url.get_backend_name() == "sqlite":
+            return self._connected_to_file(engine_options)
+        if server_url.drivername in {"postgresql", "postgres"}:
+            server_url = server_url.set(drivername="postgresql+psycopg")
+        if server_url.drivername.partition("+")[0] != "postgresql":
             raise input_error(
                 self.shown,
                 "a log must be in SQLite or PostgreSQL",
                 "use a path, or a URL such as postgresql://user@host/name",
-                url.drivername,
+                server_url.drivername,
             )
         # A server that is gone says nothing for minutes, unless it is told; and it speaks UTF-8
         # whatever it stores.
-        stated = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
-        stated = {name: value for name, value in stated.items() if name not in url.query}
+        connect_options = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
+        connect_options = {
+            option_name: option
+            for option_name, option in connect_options.items()
+            if option_name not in server_url.query
+        }
         try:
-            engine = sql.create_engine(url, connect_args=stated, pool_pre_ping=True, **options)
+            engine = sql.create_engine(
+                server_url, connect_args=connect_options, pool_pre_ping=True, **engine_options
+            )
         except (NoSuchModuleError, ImportError) as error:
             raise input_error(
                 self.shown,
                 "the database's driver must be installed",
-                _INSTALL,
-                f"{url.drivername} ({self._hidden(str(error))})",
+                _DRIVER_REMEDY,
+                f"{server_url.drivername} ({self._hidden(str(error))})",
             ) from None
         # a lock is waited for as long as one of SQLite, not for ever
         _set_sessions(engine, "lock_timeout", patience_s)
         return engine
 
-    def _connected_to_file(self, options: dict[str, Any]) -> sql.Engine:
-        file, patience_s = Path(self.url.database or ""), self.patience_s
-        if not self._create and not file.is_file():
+    def _connected_to_file(self, engine_options: dict[str, Any]) -> sql.Engine:
+        log_file, patience_s = Path(self.url.database or ""), self.patience_s
+        if not self._create and not log_file.is_file():
             raise input_error(self.shown, "a log must be there", "check the path; `ask` makes it")
-        value = unsafe_neighbour(file)
-        if value is not None:
+        unsafe_file = unsafe_neighbour(log_file)
+        if unsafe_file is not None:
             raise input_error(
                 self.shown,
                 "a log must be a file with nothing but SQLite's own beside it",
                 "take it away",
-                value,
+                unsafe_file,
             )
-        engine = sql.create_engine(self.url, connect_args={"timeout": patience_s}, **options)
+        engine = sql.create_engine(self.url, connect_args={"timeout": patience_s}, **engine_options)
 
-        def begun(link: sql.Connection) -> None:
-            if link.get_execution_options().get("alone"):
-                _begin_writing(link, patience_s)
+        def begun(connection: sql.Connection) -> None:
+            if connection.get_execution_options().get("alone"):
+                _begin_writing(connection, patience_s)
             else:
-                link.exec_driver_sql("BEGIN")
+                connection.exec_driver_sql("BEGIN")
 
         sql.event.listen(engine, "connect", prepare_connection)
         sql.event.listen(engine, "begin", begun)
@@ -457,27 +477,27 @@ class Database:
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         """Errors of the driver as one line, without what is secret."""
-        start = monotonic()
+        start_time = monotonic()
         try:
             yield
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             reason = self._hidden(" ".join(str(cause).split()))
-            if getattr(cause, "sqlstate", None) == _NO_TURN or "database is locked" in reason:
-                raise self._no_turn(reason, monotonic() - start) from None
-            place = (
+            if getattr(cause, "sqlstate", None) == _NO_TURN_STATE or "database is locked" in reason:
+                raise self._no_turn(reason, monotonic() - start_time) from None
+            checked_places = (
                 "place, rights and disk"
                 if self.url.get_backend_name() == "sqlite"
                 else "URL, server and rights"
             )
-            refused = input_error(
-                self.shown, "a log must be readable and writable", f"check {place}", reason
+            plain_error = input_error(
+                self.shown, "a log must be readable and writable", f"check {checked_places}", reason
             )
             if self.read_only or is_unwritable(error):
-                raise UnwritableLogError(str(refused), monotonic() - start) from None
-            raise refused from None
+                raise UnwritableLogError(str(plain_error), monotonic() - start_time) from None
+            raise plain_error from None
 
-    def _no_turn(self, reason: str, seconds: float) -> UnwritableLogError:
+    def _no_turn(self, reason: str, waited_s: float) -> UnwritableLogError:
         return UnwritableLogError(
             str(
                 input_error(
@@ -487,22 +507,22 @@ class Database:
                     reason,
                 )
             ),
-            seconds,
+            waited_s,
         )
 
-    def _hidden(self, text: str) -> str:
+    def _hidden(self, error_text: str) -> str:
         """Text without the secrets of the URL."""
-        secrets = [str(self.url.password or "")]
-        for values in self.url.normalized_query.values():
-            secrets += values
-        return without_secrets(text, secrets, _HIDDEN)
+        url_secrets = [str(self.url.password or "")]
+        for query_values in self.url.normalized_query.values():
+            url_secrets += query_values
+        return without_secrets(error_text, url_secrets, _MASK)
 
 
-_LOGIN = re.compile(r"//\S{0,500}@")
-_USER = re.compile(r"[\w.+-]*")
+_URL_LOGIN = re.compile(r"//\S{0,500}@")
+_PLAIN_USER = re.compile(r"[\w.+-]*")
 
 
-def masked_url(place: str | Path) -> str:
+def masked_url(log_place: str | Path) -> str:
     r"""Place of a log without its secrets: no password, nothing that follows the question mark.
 
     Example:
@@ -514,73 +534,77 @@ def masked_url(place: str | Path) -> str:
       ... )
       ('postgresql//***@db/rag', 'postgresql://***@db/rag')
     """
-    if "://" not in str(place):  # a path, or a URL with a slip before its user
-        return _LOGIN.sub("//***@", str(place).partition("password=")[0])
+    if "://" not in str(log_place):  # a path, or a URL with a slip before its user
+        return _URL_LOGIN.sub("//***@", str(log_place).partition("password=")[0])
     # a URL inside another is written with its password as part of a path
-    if str(place).count("://") > 1:
-        return masked_passwords(str(place))
-    whole = _url(place)
-    text = whole.set(query={}).render_as_string(hide_password=True) + (
-        f"?{_HIDDEN}" if whole.query else ""
+    if str(log_place).count("://") > 1:
+        return masked_passwords(str(log_place))
+    parsed_url = _url(log_place)
+    masked_text = parsed_url.set(query={}).render_as_string(hide_password=True) + (
+        f"?{_MASK}" if parsed_url.query else ""
     )
     # A user of other signs may hold the password, where the colon between the two is a slip.
     # A password of other signs may reach into the host.
-    is_plain = _USER.fullmatch(whole.username or "") and "@" not in (whole.host or "")
-    return text if is_plain else _LOGIN.sub("//***@", text)
+    is_plain = _PLAIN_USER.fullmatch(parsed_url.username or "") and "@" not in (
+        parsed_url.host or ""
+    )
+    return masked_text if is_plain else _URL_LOGIN.sub("//***@", masked_text)
 
 
-def check_no_folder(place: str | Path, file: str) -> None:
+def check_no_folder(log_place: str | Path, log_name: str) -> None:
     """Refuse a folder as the place of a log.
 
     Args:
-      place: a path, or a URL with `://`.
-      file: name of the log in the folder of an index.
+      log_place: a path, or a URL with `://`.
+      log_name: name of the log in the folder of an index.
 
     Raises:
       InputError: the place is a folder.
     """
-    if "://" not in str(place) and Path(place).is_dir():
+    if "://" not in str(log_place) and Path(log_place).is_dir():
         raise input_error(
-            place,
+            log_place,
             "a log must be a file or a URL",
-            f"an index keeps this log in {Path(place) / file}",
+            f"an index keeps this log in {Path(log_place) / log_name}",
             "a folder",
         )
 
 
-def _url(place: str | Path) -> URL:
-    if "://" not in str(place) and "password=" not in str(place):  # a DSN is no path
-        return URL.create("sqlite", database=str(Path(place).absolute()))
+def _url(log_place: str | Path) -> URL:
+    if "://" not in str(log_place) and "password=" not in str(log_place):  # a DSN is no path
+        return URL.create("sqlite", database=str(Path(log_place).absolute()))
     try:
-        return make_url(str(place))
+        return make_url(str(log_place))
     except (ArgumentError, ValueError):
         raise input_error(
-            (str(place).partition("://")[0] if "://" in str(place) else "") + "://" + _HIDDEN,
+            (str(log_place).partition("://")[0] if "://" in str(log_place) else "") + "://" + _MASK,
             "a log must be a path or a URL such as postgresql://user@host/name",
             "correct the URL",
         ) from None
 
 
-def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:
-    columns = [
+def _sql_table(event_table: EventTable, table_metadata: sql.MetaData) -> sql.Table:
+    sql_columns = [
         sql.Column(
             column.name,
-            _KINDS[column.kind],
-            primary_key=column.name == table.key,
+            _SQL_TYPES[column.kind],
+            primary_key=column.name == event_table.key,
             unique=column.unique,
             nullable=column.missing,
         )
-        for column in table.columns
+        for column in event_table.columns
     ]
-    if table.key is not None:
-        return sql.Table(table.name, meta, *columns)
-    first = (
+    if event_table.key is not None:
+        return sql.Table(event_table.name, table_metadata, *sql_columns)
+    leading_columns = (
         sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False),
         sql.Column("at", sql.String(LONGEST_TIME), nullable=False),
     )
-    listed = [
-        sql.Index(f"{table.name}_of_{column.name}", column.name, "seq")
-        for column in table.columns
+    listed_indexes = [
+        sql.Index(f"{event_table.name}_of_{column.name}", column.name, "seq")
+        for column in event_table.columns
         if column.listed
     ]
-    return sql.Table(table.name, meta, *first, *columns, *listed)
+    return sql.Table(
+        event_table.name, table_metadata, *leading_columns, *sql_columns, *listed_indexes
+    )

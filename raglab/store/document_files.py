@@ -23,11 +23,11 @@ from raglab.store.files import (
     read_bytes,
 )
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, over_limit
-from raglab.store.pictures import SUFFIXES, picture_chunk
+from raglab.store.pictures import PICTURE_SUFFIXES, picture_chunk
 from raglab.store.tables import holds_labels
 from raglab.values import Chunk
 
-MAX_ROWS = 25  # of a table of a CSV file
+MAX_TABLE_BLOCK_ROWS = 25  # of a table of a CSV file
 
 
 def token_limit(
@@ -35,18 +35,22 @@ def token_limit(
 ) -> Callable[[], TokenLimit]:
     """Limit of a chunk, checked now and read from the encoder's files where a document is cut."""
     if max_tokens is not None and max_tokens < LEAST_TOKENS:
-        msg = f"max_tokens must be at least {LEAST_TOKENS}, or None, got {max_tokens}."
-        raise ValueError(msg)
-    most = (max_tokens or MAX_TOKENS) // 2
-    if overlap is not None and not 0 <= overlap <= most:
-        msg = f"overlap must be in [0, {most}] tokens, half of a chunk, got {overlap}."
-        raise ValueError(msg)
+        message = f"max_tokens must be at least {LEAST_TOKENS}, or None, got {max_tokens}."
+        raise ValueError(message)
+    max_overlap = (max_tokens or MAX_TOKENS) // 2
+    if overlap is not None and not 0 <= overlap <= max_overlap:
+        message = f"overlap must be in [0, {max_overlap}] tokens, half of a chunk, got {overlap}."
+        raise ValueError(message)
 
     def read() -> TokenLimit:
-        tokens = encoder_tokens(encoder)
-        size = max_tokens or max(min(tokens.max_tokens or MAX_TOKENS, MAX_TOKENS), LEAST_TOKENS)
+        token_counter = encoder_tokens(encoder)
+        chunk_tokens = max_tokens or max(
+            min(token_counter.max_tokens or MAX_TOKENS, MAX_TOKENS), LEAST_TOKENS
+        )
         return TokenLimit(
-            tokens.count, size, min(OVERLAP if overlap is None else overlap, size // 2)
+            token_counter.count,
+            chunk_tokens,
+            min(OVERLAP if overlap is None else overlap, chunk_tokens // 2),
         )
 
     return cache(read)
@@ -75,7 +79,7 @@ class Limits(NamedTuple):
 
 PlacedChunks = Iterable[tuple[Where, Chunk]]
 # Formats whose files are one document of a corpus, by their endings.
-DOCUMENTS: dict[str, tuple[str, ...]] = {
+DOCUMENT_ENDINGS: dict[str, tuple[str, ...]] = {
     "Markdown": (".md", ".markdown"),
     "HTML": (".html", ".htm", ".xhtml"),
     "text": (".txt", ".text"),
@@ -85,16 +89,16 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "notebook": (".ipynb",),
     "Word": (".docx",),
     "Excel": (".xlsx",),
-    "picture": SUFFIXES,
+    "picture": PICTURE_SUFFIXES,
 }
-_TEXTS = frozenset({"Markdown", "HTML", "text", "CSV", "reStructuredText"})
+_TEXT_FORMATS = frozenset({"Markdown", "HTML", "text", "CSV", "reStructuredText"})
 
 
-def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedChunks:
+def read_document(format_name: str, source: str, path: Path, limits: Limits) -> PlacedChunks:
     """Chunks of a document.
 
     Args:
-      name: of its format, a key of `DOCUMENTS`.
+      format_name: of its format, a key of `DOCUMENT_ENDINGS`.
       source: its name in the corpus.
       path: of its file.
       limits: of reading.
@@ -102,69 +106,87 @@ def read_document(name: str, source: str, path: Path, limits: Limits) -> PlacedC
     Raises:
       InputError: it cannot be read, has no text, or is a table of labels where none may be.
     """
-    where = Where(str(path))
-    follow, most = limits.follow_links, limits.max_file_bytes
-    if name == "picture":
+    location = Where(str(path))
+    follow_links, max_file_bytes = limits.follow_links, limits.max_file_bytes
+    if format_name == "picture":
         return [
             (
-                where,
-                picture_chunk(source, path, most, follow_links=follow, encoding=limits.encoding),
+                location,
+                picture_chunk(
+                    source,
+                    path,
+                    max_file_bytes,
+                    follow_links=follow_links,
+                    encoding=limits.encoding,
+                ),
             )
         ]
-    raw = read_bytes(path, most, follow_links=follow, keep_mark=True)
-    if name in _TEXTS:
-        document = _text_blocks(name, raw, path, limits)
+    raw_bytes = read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True)
+    if format_name in _TEXT_FORMATS:
+        document = _text_blocks(format_name, raw_bytes, path, limits)
     else:
         document = limits.reader.blocks(
-            name, raw, str(path), limits.pdf if name == "PDF" else DOCUMENT_LIMITS
+            format_name,
+            raw_bytes,
+            str(path),
+            limits.pdf if format_name == "PDF" else DOCUMENT_LIMITS,
         )
-    if limits.without_labels and name in {"CSV", "Excel"}:
-        lines = {block.text.partition("\n")[0] for block in document.blocks}
-        if any(holds_labels(map(str.strip, line.strip("|").split(" | "))) for line in lines):
-            table = repr(path.name) if name == "CSV" else f"pd.read_excel({path.name!r})"
+    if limits.without_labels and format_name in {"CSV", "Excel"}:
+        first_lines = {block.text.partition("\n")[0] for block in document.blocks}
+        if any(
+            holds_labels(map(str.strip, first_line.strip("|").split(" | ")))
+            for first_line in first_lines
+        ):
+            table_call = (
+                repr(path.name) if format_name == "CSV" else f"pd.read_excel({path.name!r})"
+            )
             raise input_error(
-                where,
+                location,
                 "a document must hold no labelled questions",
-                f"use load_cases({table})",
+                f"use load_cases({table_call})",
                 "heads of labels",
                 LabelsError,
             )
-    return document_chunks(source, document, where, limits)
+    return document_chunks(source, document, location, limits)
 
 
-def _text_blocks(name: str, raw: bytes, path: Path, limits: Limits) -> DocumentBlocks:
+def _text_blocks(format_name: str, raw_bytes: bytes, path: Path, limits: Limits) -> DocumentBlocks:
     """Blocks of a document in text."""
     encoding = limits.encoding
-    if name == "HTML" and encoding is None:
-        encoding = page_encoding(raw, limits.reader.notes)
-    text = decode_text(raw, Where(str(path), 1), encoding)
-    if len(text) > limits.max_line_bytes:
+    if format_name == "HTML" and encoding is None:
+        encoding = page_encoding(raw_bytes, limits.reader.notes)
+    document_text = decode_text(raw_bytes, Where(str(path), 1), encoding)
+    if len(document_text) > limits.max_line_bytes:
         raise input_error(
             path,
             f"a document must be at most {limits.max_line_bytes} characters",
             "split it, or raise max_line_bytes",
-            str(len(text)),
+            str(len(document_text)),
         )
-    if name == "CSV":
-        return csv_blocks(text, path)
-    if name == "text":
-        pages = text.split("\f")
-        if len(pages) > limits.pdf.pages:
-            raise over_limit(path, limits.pdf, "pages", len(pages))
+    if format_name == "CSV":
+        return csv_blocks(document_text, path)
+    if format_name == "text":
+        page_texts = document_text.split("\f")
+        if len(page_texts) > limits.pdf.pages:
+            raise over_limit(path, limits.pdf, "pages", len(page_texts))
         return DocumentBlocks(
-            "", text_blocks(Page(n, None, page) for n, page in enumerate(pages, 1))
+            "",
+            text_blocks(
+                Page(page_number, None, page_text)
+                for page_number, page_text in enumerate(page_texts, 1)
+            ),
         )
-    return limits.reader.blocks(name, text.encode(), str(path))
+    return limits.reader.blocks(format_name, document_text.encode(), str(path))
 
 
-def csv_blocks(text: str, path: Path) -> DocumentBlocks:
+def csv_blocks(table_content: str, path: Path) -> DocumentBlocks:
     r"""Tables of at most 25 rows each below the file's name; the n-th table is page n.
 
     The first record holds the heads, which each table repeats. How the table is read:
     `raglab.store.csv_tables`. A line break inside a cell becomes a blank.
 
     Args:
-      text: of the file.
+      table_content: of the file.
       path: names the table, and the file in messages.
 
     Raises:
@@ -175,34 +197,42 @@ def csv_blocks(text: str, path: Path) -> DocumentBlocks:
       >>> csv_blocks("cause;excess\nstorm;1,50\n", Path("home_excesses.csv")).blocks[0].text
       '| cause | excess |\n|---|---|\n| storm | 1,50 |'
     """
-    heads, *rows = csv_records(text, path)
-    name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
-    size = sum(map(len, heads.cells)) * len(rows) // MAX_ROWS
-    if size > PDF_LIMITS.characters:
+    head_record, *row_records = csv_records(table_content, path)
+    table_name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
+    repeated_characters = (
+        sum(map(len, head_record.cells)) * len(row_records) // MAX_TABLE_BLOCK_ROWS
+    )
+    if repeated_characters > PDF_LIMITS.characters:
         raise input_error(
             path,
             f"heads of a table must take at most {PDF_LIMITS.characters} characters, repeated",
             "shorten them, or split the file",
-            str(size),
+            str(repeated_characters),
         )
-    blocks = []
-    for start in range(0, len(rows), MAX_ROWS):
-        table = table_block(heads.cells, [cells for _, cells in rows[start : start + MAX_ROWS]])
-        blocks.append(table._replace(page=start // MAX_ROWS + 1))
-    return DocumentBlocks(name, tuple(blocks))
+    table_blocks = []
+    for first_row in range(0, len(row_records), MAX_TABLE_BLOCK_ROWS):
+        page_table = table_block(
+            head_record.cells,
+            [
+                row_cells
+                for _, row_cells in row_records[first_row : first_row + MAX_TABLE_BLOCK_ROWS]
+            ],
+        )
+        table_blocks.append(page_table._replace(page=first_row // MAX_TABLE_BLOCK_ROWS + 1))
+    return DocumentBlocks(table_name, tuple(table_blocks))
 
 
 def document_chunks(
-    source: str, document: DocumentBlocks, where: Where, limits: Limits
+    source: str, document: DocumentBlocks, location: Where, limits: Limits
 ) -> PlacedChunks:
     """Chunks of a document; one without text is refused."""
-    chunks = chunk_blocks(document, source, limit=limits.tokens())
-    if not chunks:
+    cut_chunks = chunk_blocks(document, source, limit=limits.tokens())
+    if not cut_chunks:
         raise input_error(
-            where,
+            location,
             "a document must have text",
             "fill it or take it away",
             "; ".join(document.notes) or "none besides headings",
             BlankError,
         )
-    return ((where, chunk) for chunk in chunks)
+    return ((location, chunk) for chunk in cut_chunks)

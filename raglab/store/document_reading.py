@@ -35,14 +35,14 @@ _MIB = 2**20
 LIGHT_CHARACTERS = 100_000
 _LIGHT_TAGS = 15_000  # each looks through all that are open
 _LIGHT_LINES = 200_000  # counted for each quote that they may continue
-_KEPT_BYTES = 2**28
-_LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
-_READABLE, _REMEDY = (
+_CACHE_BYTES = 2**28
+_READING_LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
+_READABLE_RULE, _READABLE_REMEDY = (
     "a document must be readable",
     "save it again without a password, or as text",
 )
 DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
-READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
+BLOCK_READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
     "Markdown": markdown_blocks,
     "Markdown page": markdown_page,
     "HTML": lambda raw: html_document(raw.decode()),
@@ -51,18 +51,18 @@ READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
     "Word": word_blocks,
     "Excel": excel_blocks,
 }
-_LIGHT = ("Markdown", "Markdown page", "HTML")  # read at once where they are small
+_LIGHT_FORMATS = ("Markdown", "Markdown page", "HTML")  # read at once where they are small
 
 
 def is_light(text: str) -> bool:
     """Whether a text, however it is put together, is read within about a second."""
-    lines = text.split("\n")
-    quotes = min(max(line.count(">") for line in lines), MAX_NESTING // 2)
+    text_lines = text.split("\n")
+    max_quotes = min(max(text_line.count(">") for text_line in text_lines), MAX_NESTING // 2)
     return (
         len(text) <= LIGHT_CHARACTERS
         and not text.startswith("+++")  # TOML, whose keys of many parts take long
         and text.count("<") <= _LIGHT_TAGS
-        and quotes * len(lines) <= _LIGHT_LINES
+        and max_quotes * len(text_lines) <= _LIGHT_LINES
     )
 
 
@@ -91,7 +91,7 @@ class BlockReader:
         """Blocks of a document.
 
         Args:
-          reader: a key of `READERS`, or PDF.
+          reader: a key of `BLOCK_READERS`, or PDF.
           raw: content of the file, of a format in text as UTF-8.
           file: for messages.
           limits: what it may have and cost at most.
@@ -99,41 +99,48 @@ class BlockReader:
         Raises:
           InputError: the document breaks a rule, or passes a limit.
         """
-        key = sha256(f"{_made_by()}\0{reader}\0{tuple(limits)}\0".encode() + raw).hexdigest()
-        content = self._blobs.get([key]).get(key) if self._blobs is not None else None
-        document = None if content is None else _document(content)
+        cache_key = sha256(f"{_made_by()}\0{reader}\0{tuple(limits)}\0".encode() + raw).hexdigest()
+        stored_content = (
+            self._blobs.get([cache_key]).get(cache_key) if self._blobs is not None else None
+        )
+        document = None if stored_content is None else _document(stored_content)
         if document is None:
-            content, document = self._read(reader, raw, file, limits)
+            stored_content, document = self._read(reader, raw, file, limits)
             if self._blobs is not None:
-                self._blobs.put({key: content})
+                self._blobs.put({cache_key: stored_content})
         self.notes += [f"{file}: {note}" for note in document.notes]
         return document
 
     def _read(
-        self, reader: str, raw: bytes, file: str, limits: PdfLimits
+        self, reader: str, raw_bytes: bytes, file: str, limits: PdfLimits
     ) -> tuple[bytes, DocumentBlocks]:
         """JSON of a document, and the document."""
-        if reader in _LIGHT and is_light(raw.decode()):
-            kind, answer = answered(reader, raw, limits)
+        if reader in _LIGHT_FORMATS and is_light(raw_bytes.decode()):
+            answer_kind, answer = answered(reader, raw_bytes, limits)
         else:
-            seconds = limits.seconds * max(1, math.ceil(len(raw) / _MIB))
-            request = {**limits._asdict(), "seconds": seconds, "reader": reader, "limits": limits}
-            kind, answer = self._worker.answer(raw, request)
-        document = _document(answer) if kind == "document" else None
+            limit_s = limits.seconds * max(1, math.ceil(len(raw_bytes) / _MIB))
+            worker_request = {
+                **limits._asdict(),
+                "seconds": limit_s,
+                "reader": reader,
+                "limits": limits,
+            }
+            answer_kind, answer = self._worker.answer(raw_bytes, worker_request)
+        document = _document(answer) if answer_kind == "document" else None
         if document is not None:
             return answer, document
-        text = answer.decode("utf-8", "replace").strip()
-        if kind == "refused":
+        answer_text = answer.decode("utf-8", "replace").strip()
+        if answer_kind == "refused":
             raise InputError(
-                str(input_error(file, "", "")).removesuffix(": ; .") + visible(text)
+                str(input_error(file, "", "")).removesuffix(": ; .") + visible(answer_text)
             )  # which begins behind the file's name
-        if kind == "limit" and text in limits._fields:
-            raise over_limit(file, limits, text)
+        if answer_kind == "limit" and answer_text in limits._fields:
+            raise over_limit(file, limits, answer_text)
         raise input_error(
             file,
-            _READABLE,
-            _REMEDY,
-            shown_value(text if kind == "unreadable" else "no answer"),
+            _READABLE_RULE,
+            _READABLE_REMEDY,
+            shown_value(answer_text if answer_kind == "unreadable" else "no answer"),
         )
 
 
@@ -144,7 +151,7 @@ def _cache() -> Blobs:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Blobs(
         folder / "blocks.sqlite",
-        most_bytes=_KEPT_BYTES,
+        most_bytes=_CACHE_BYTES,
         secret=own_secret(),
         patience_s=CACHE_PATIENCE_S,
     )
@@ -153,13 +160,13 @@ def _cache() -> Blobs:
 @cache
 def _made_by() -> str:
     """What blocks depend on besides the file: the code that reads it, and its libraries."""
-    digest = sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    for name in _LIBRARIES:
+    code_digest = sha256()
+    for module_path in sorted(Path(__file__).parent.glob("*.py")):
+        code_digest.update(module_path.read_bytes())
+    for library in _READING_LIBRARIES:
         with suppress(PackageNotFoundError):
-            digest.update(f"{name} {version(name)}".encode())
-    return digest.hexdigest()
+            code_digest.update(f"{library} {version(library)}".encode())
+    return code_digest.hexdigest()
 
 
 def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, bytes]:
@@ -167,36 +174,44 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
 
     What a refusal says begins behind the name of the file.
     """
-    allowed = PdfLimits(*limits)
+    pdf_limits = PdfLimits(*limits)
     try:
-        document = pdf_blocks(raw, allowed) if reader == "PDF" else READERS[reader](raw)
-        if sum(len(block.text) for block in document.blocks) > allowed.characters:
+        document = pdf_blocks(raw, pdf_limits) if reader == "PDF" else BLOCK_READERS[reader](raw)
+        if sum(len(block.text) for block in document.blocks) > pdf_limits.characters:
             return "limit", b"characters"
         return "document", json.dumps(document, default=dict).encode()
     except MemoryError:
         return "limit", b"memory_bytes"
     except InputError as error:
-        refusal = error
+        refusal_error = error
     except ImportError as error:
-        rule, remedy = "the format's library must be installed", "raglab-toolkit[documents]"
-        refusal = input_error(UNNAMED, rule, f"pip install '{remedy}'", f"no {error.name}")
+        library_rule, extra_name = (
+            "the format's library must be installed",
+            "raglab-toolkit[documents]",
+        )
+        refusal_error = input_error(
+            UNNAMED, library_rule, f"pip install '{extra_name}'", f"no {error.name}"
+        )
     # libraries fail in as many ways as files are broken
     except (Exception, SystemExit) as error:  # noqa: BLE001
         if getattr(error, "errno", None) == ENOMEM:
             return "limit", b"memory_bytes"
-        refusal = input_error(
-            UNNAMED, _READABLE, _REMEDY, shown_value(f"{type(error).__name__}: {error}")
+        refusal_error = input_error(
+            UNNAMED,
+            _READABLE_RULE,
+            _READABLE_REMEDY,
+            shown_value(f"{type(error).__name__}: {error}"),
         )
-    return "refused", str(refusal).encode("utf-8", "backslashreplace")
+    return "refused", str(refusal_error).encode("utf-8", "backslashreplace")
 
 
-_DOCUMENTS = TypeAdapter(DocumentBlocks)
+_DOCUMENT_ADAPTER = TypeAdapter(DocumentBlocks)
 
 
 def _document(content: bytes) -> DocumentBlocks | None:
     """Document of its JSON, which is checked: what a file made of a worker is not known."""
     with suppress(ValueError, RecursionError, TypeError):
-        document = _DOCUMENTS.validate_json(content, strict=True)
+        document = _DOCUMENT_ADAPTER.validate_json(content, strict=True)
         if all(0 <= block.level <= 6 and block.page > 0 for block in document.blocks):
             return document
     return None

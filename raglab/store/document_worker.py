@@ -22,24 +22,30 @@ def _allow(seconds: float, memory_bytes: int) -> None:
         import resource
     except ImportError:  # Windows
         return
-    cpu = math.ceil(time.process_time() + seconds)
-    for name, most in (("AS", memory_bytes), ("CPU", cpu), ("FSIZE", 0), ("CORE", 0), ("NPROC", 0)):
+    cpu_seconds = math.ceil(time.process_time() + seconds)
+    for limit_name, limit_value in (
+        ("AS", memory_bytes),
+        ("CPU", cpu_seconds),
+        ("FSIZE", 0),
+        ("CORE", 0),
+        ("NPROC", 0),
+    ):
         # macOS knows some of them by name alone
         with suppress(AttributeError, OSError, ValueError):
-            limit = getattr(resource, f"RLIMIT_{name}")
-            resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
+            resource_limit = getattr(resource, f"RLIMIT_{limit_name}")
+            resource.setrlimit(resource_limit, (limit_value, resource.getrlimit(resource_limit)[1]))
 
 
 def _main() -> None:
     from raglab.store.document_reading import answered
 
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is no answer
-    while line := sys.stdin.buffer.readline():
-        request = json.loads(line)
-        raw = sys.stdin.buffer.read(request["bytes"])
+    while request_line := sys.stdin.buffer.readline():
+        request = json.loads(request_line)
+        raw_bytes = sys.stdin.buffer.read(request["bytes"])
         _allow(request["seconds"], request["memory_bytes"])
-        kind, answer = answered(request["reader"], raw, request["limits"])
-        answers.write(kind.encode() + b" " + answer + b"\n")
+        answer_kind, answer = answered(request["reader"], raw_bytes, request["limits"])
+        answers.write(answer_kind.encode() + b" " + answer + b"\n")
         answers.flush()
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from raglab.store.files import Where, decode_utf8, input_error, shown_value
 
 # The longer ones first: UTF-32 begins as UTF-16 does.
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -19,18 +19,18 @@ _MARKS = (
 )
 # As browsers look for it: in a `meta` by `charset`, or by `content` beside an http-equiv; not in
 # comments.
-_COMMENTS = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
-_CHARSET = re.compile(
+_HTML_COMMENTS = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_CHARSET_MARKUP = re.compile(
     rb"(?:<meta\s(?=[^>]*?http-equiv)[^>]*?charset"
     rb"|<meta\s(?:[^>\"']|\"[^\"]*\"|'[^']*')*?(?<=\s)charset"
     rb"|<\?xml[^>]*?encoding)\s*=\s*[\"']?\s*([^\s\"'/>;]+)",
     re.IGNORECASE,
 )
-_HEAD_BYTES = 4096
+_PAGE_HEAD_BYTES = 4096
 ENCODING_REMEDY = "save the file as UTF-8, or give its encoding= (--encoding), such as 'cp1252'"
 CASES_ENCODING_REMEDY = ENCODING_REMEDY.replace("--encoding", "--cases-encoding")
 # Browsers read these as what Windows made of them.
-_AS_BROWSERS = {
+_BROWSER_CODECS = {
     "shift_jis": "cp932",
     "euc-kr": "cp949",
     "gbk": "gb18030",
@@ -38,9 +38,9 @@ _AS_BROWSERS = {
     "euc-jp": "euc_jisx0213",
 }
 # which no text has: no tab, line or page end
-_CONTROLS = bytes([*range(8), 11, *range(14, 26), *range(28, 32), 127])
+_CONTROL_BYTES = bytes([*range(8), 11, *range(14, 26), *range(28, 32), 127])
 _TRIED_BYTES = 8000
-_MOST_CONTROLS = 0.02  # of the bytes of a text
+_MAX_CONTROL_SHARE = 0.02  # of the bytes of a text
 
 
 class LikelyEncoding(NamedTuple):
@@ -72,8 +72,10 @@ def check_encoding(encoding: str | None) -> None:
     except UnicodeError:  # of two or more bytes a character
         return
     except (LookupError, TypeError, ValueError) as error:
-        msg = f"encoding must name one of texts, such as 'cp1252' or 'shift_jis', got {encoding!r}."
-        raise ValueError(msg) from error
+        message = (
+            f"encoding must name one of texts, such as 'cp1252' or 'shift_jis', got {encoding!r}."
+        )
+        raise ValueError(message) from error
 
 
 def check_no_encoding(encoding: Encoding, name: str) -> None:
@@ -108,26 +110,28 @@ def page_encoding(raw: bytes, notes: list[str]) -> Encoding:
     """
     import webencodings
 
-    match = _CHARSET.search(_COMMENTS.sub(b"", raw[:_HEAD_BYTES]))
-    label = "" if match is None else match[1].decode("ascii", "replace")
-    encoding = webencodings.lookup(label)
+    charset_match = _CHARSET_MARKUP.search(_HTML_COMMENTS.sub(b"", raw[:_PAGE_HEAD_BYTES]))
+    charset_label = "" if charset_match is None else charset_match[1].decode("ascii", "replace")
+    encoding = webencodings.lookup(charset_label)
     if encoding is None or encoding.name.startswith(("utf-", "x-user")):
         return None
     return LikelyEncoding(
-        _AS_BROWSERS.get(encoding.name, encoding.codec_info.name), shown_value(label), notes
+        _BROWSER_CODECS.get(encoding.name, encoding.codec_info.name),
+        shown_value(charset_label),
+        notes,
     )
 
 
 def decode_text(
-    raw: bytes, where: Where, encoding: Encoding = None, remedy: str = ENCODING_REMEDY
+    raw_bytes: bytes, location: Where, encoding: Encoding = None, remedy: str = ENCODING_REMEDY
 ) -> str:
     """Text in the encoding that a byte-order mark or the caller states, else UTF-8.
 
     Line ends are one line feed.
 
     Args:
-      raw: content of a file.
-      where: for messages.
+      raw_bytes: content of a file.
+      location: for messages.
       encoding: that the caller knows it to have where it has no byte-order mark, or that it is
         likely to have.
       remedy: of a text that is not UTF-8, for messages.
@@ -135,50 +139,58 @@ def decode_text(
     Raises:
       InputError: it is not that, or looks binary.
     """
-    mark, codec = next(((mark, name) for mark, name in _MARKS if raw.startswith(mark)), (b"", ""))
-    codec = codec or (
+    byte_order_mark, codec_name = next(
+        (
+            (byte_order_mark, mark_codec)
+            for byte_order_mark, mark_codec in _BYTE_ORDER_MARKS
+            if raw_bytes.startswith(byte_order_mark)
+        ),
+        (b"", ""),
+    )
+    codec_name = codec_name or (
         encoding.name if isinstance(encoding, LikelyEncoding) else encoding or "utf-8"
     )
-    content, text = raw.removeprefix(mark), None
-    if isinstance(encoding, LikelyEncoding) and not mark and not raw.isascii():
+    marked_content, decoded_text = raw_bytes.removeprefix(byte_order_mark), None
+    if isinstance(encoding, LikelyEncoding) and not byte_order_mark and not raw_bytes.isascii():
         with suppress(UnicodeDecodeError):
-            text = raw.decode("utf-8")
-            if codecs.lookup(codec).name != "utf-8":
+            decoded_text = raw_bytes.decode("utf-8")
+            if codecs.lookup(codec_name).name != "utf-8":
                 encoding.notes.append(
-                    f"{where.file}: read as UTF-8, which it is, and not as {encoding.label}"
+                    f"{location.file}: read as UTF-8, which it is, and not as {encoding.label}"
                 )
     try:
-        text = content.decode(codec) if text is None else text
+        decoded_text = marked_content.decode(codec_name) if decoded_text is None else decoded_text
     except UnicodeError as error:
-        if not mark:
-            _check_no_binary(raw, where)
-        if codec == "utf-8":
-            decode_utf8(content, where, remedy)  # whose error names the line
+        if not byte_order_mark:
+            _check_no_binary(raw_bytes, location)
+        if codec_name == "utf-8":
+            decode_utf8(marked_content, location, remedy)  # whose error names the line
         raise input_error(
-            where,
-            f"a text must be in the stated encoding {codec}",
+            location,
+            f"a text must be in the stated encoding {codec_name}",
             "save it as UTF-8",
-            f"byte {getattr(error, 'start', 0) + len(mark)}",
+            f"byte {getattr(error, 'start', 0) + len(byte_order_mark)}",
         ) from error
     # In an encoding that has a character for every byte, such as latin-1, anything is a text.
-    if "\0" in text and not mark:
-        _check_no_binary(raw, where)
+    if "\0" in decoded_text and not byte_order_mark:
+        _check_no_binary(raw_bytes, location)
     # a second mark would hide the `---` of a front matter, or become a part of the first key
-    return text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return decoded_text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _check_no_binary(raw: bytes, where: Where) -> None:
+def _check_no_binary(raw_bytes: bytes, location: Where) -> None:
     """Stop at bytes that are no text in any encoding that a person writes one in.
 
     Raises:
       InputError: some of the first bytes are NUL, or many are control characters.
     """
-    tried = raw[:_TRIED_BYTES]
-    controls = len(tried) - len(tried.translate(None, _CONTROLS))
-    if 0 in tried or controls > _MOST_CONTROLS * len(tried):
+    first_bytes = raw_bytes[:_TRIED_BYTES]
+    n_controls = len(first_bytes) - len(first_bytes.translate(None, _CONTROL_BYTES))
+    if 0 in first_bytes or n_controls > _MAX_CONTROL_SHARE * len(first_bytes):
         raise input_error(
-            where._replace(line=None),
+            location._replace(line=None),
             "a text must be text",
             "correct its ending, or save it as UTF-8",
-            f"what looks binary, or like UTF-16 without its mark: {controls:,} control characters",
+            f"what looks binary, or like UTF-16 without its mark: {n_controls:,} control "
+            "characters",
         )

@@ -59,11 +59,11 @@ UNNAMED = ""  # file of a document whose reader takes its bytes; what calls it n
 
 
 def input_error(
-    where: Place,
+    location: Place,
     rule: str,
     remedy: str,
-    value: str | None = None,
-    kind: type[InputError] = InputError,
+    offending_value: str | None = None,
+    error_type: type[InputError] = InputError,
 ) -> InputError:
     """Error with one message of one line: file, line, id, rule, what came, remedy.
 
@@ -71,11 +71,11 @@ def input_error(
     password of a URL.
 
     Args:
-      where: the place, of which parts that are None are left out.
+      location: the place, of which parts that are None are left out.
       rule: what must hold.
       remedy: what the person can do.
-      value: what was found instead, already shortened (see `shown_value`).
-      kind: of the error.
+      offending_value: what was found instead, already shortened (see `shown_value`).
+      error_type: of the error.
 
     Example:
       >>> str(
@@ -83,44 +83,44 @@ def input_error(
       ... )
       'a.jsonl, line 3: query must be a string, got 7; quote it.'
     """
-    if not isinstance(where, Where):
-        where = Where(str(where))
-    line = "" if where.line is None else f", line {where.line}"
-    record = "" if where.id is None else f", id {_shorten(where.id)}"
-    got_clause = "" if value is None else f", got {value}"
+    if not isinstance(location, Where):
+        location = Where(str(location))
+    line_clause = "" if location.line is None else f", line {location.line}"
+    id_clause = "" if location.id is None else f", id {_shorten(location.id)}"
+    got_clause = "" if offending_value is None else f", got {offending_value}"
     # both may name what the input calls a key
-    rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))
-    place = f"{_shorten(where.file, _SHOWN_PATH)}{line}{record}"
-    return kind(visible(masked_passwords(f"{place}: {rule}{got_clause}; {remedy}.")))
+    rule, remedy = (_shorten(message_part, _SHOWN_RULE) for message_part in (rule, remedy))
+    shown_place = f"{_shorten(location.file, _SHOWN_PATH)}{line_clause}{id_clause}"
+    return error_type(visible(masked_passwords(f"{shown_place}: {rule}{got_clause}; {remedy}.")))
 
 
-def shown_value(value: object, most: int = _SHOWN_CHARACTERS) -> str:
-    """The value as a message shows it: its repr, at most 80 characters unless `most` says more.
+def shown_value(value: object, max_characters: int = _SHOWN_CHARACTERS) -> str:
+    """The value as a message shows it: its repr, of at most `max_characters`.
 
     Example:
       >>> shown_value("x" * 1000)[-6:]
       'xxx...'
     """
     if isinstance(value, str):
-        return _shorten(repr(value[: most + 1]), most)
+        return _shorten(repr(value[: max_characters + 1]), max_characters)
     # Python writes no more than 4,300 digits
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return f"a whole number of {value.bit_length()} bits"
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    return _shorten(repr(value), most)
+    return _shorten(repr(value), max_characters)
 
 
-def _shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
+def _shorten(text: str, max_characters: int = _SHOWN_CHARACTERS) -> str:
+    return text if len(text) <= max_characters else text[: max_characters - 3] + "..."
 
 
-SCRATCH = ".scratch"  # in a folder that is written to: files of a run alone
+SCRATCH_NAME = ".scratch"  # in a folder that is written to: files of a run alone
 _WRITABLE = "the file must be writable"
 MAX_LINE_BYTES = 16 * 2**20
 MAX_FILE_BYTES = 256 * 2**20
 Append = Callable[[Mapping[str, Any]], None]
-_BOM = b"\xef\xbb\xbf"
+_UTF8_MARK = b"\xef\xbb\xbf"
 
 
 class JsonLine(NamedTuple):
@@ -134,14 +134,14 @@ def read_bytes(
     path: Path,
     max_file_bytes: int,
     *,
-    blank: bool = False,
+    allow_blank: bool = False,
     follow_links: bool = True,
     keep_mark: bool = False,
 ) -> bytes:
     """Content of a file of at most `max_file_bytes`, without a byte-order mark of UTF-8.
 
     Args:
-      blank: whether a file without content is one too.
+      allow_blank: whether a file without content is one too.
       follow_links: whether the path may be a link; the path that a person gave may, what a folder
         holds may not.
       keep_mark: whether a byte-order mark stays.
@@ -150,35 +150,36 @@ def read_bytes(
       InputError: the file cannot be read, is empty, or is longer than the limit; or the path is a
         link, and may not be.
     """
-    with _opened(path, follow_links=follow_links) as file:
-        raw = file.read(max_file_bytes + 1) or b""
-    if len(raw) > max_file_bytes:
+    with _opened(path, follow_links=follow_links) as opened_file:
+        raw_bytes = opened_file.read(max_file_bytes + 1) or b""
+    if len(raw_bytes) > max_file_bytes:
         raise input_error(
             path,
             f"a file must be at most {max_file_bytes} bytes",
             "split it, or raise max_file_bytes",
             "more",
         )
-    text = raw.removeprefix(_BOM)
-    if not blank and not text.strip():
+    content = raw_bytes.removeprefix(_UTF8_MARK)
+    if not allow_blank and not content.strip():
         raise input_error(
             path, "a file must not be empty", "fill it or take it away", "no content", BlankError
         )
-    return raw if keep_mark else text
+    return raw_bytes if keep_mark else content
 
 
 def read_text(
-    path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True
+    path: Path, max_file_bytes: int, *, allow_blank: bool = False, follow_links: bool = True
 ) -> str:
     """Text of a UTF-8 file, its line ends as one line feed; see `read_bytes`."""
-    where = Where(str(path), 1)
+    location = Where(str(path), 1)
     text = decode_utf8(
-        read_bytes(path, max_file_bytes, blank=blank, follow_links=follow_links), where
+        read_bytes(path, max_file_bytes, allow_blank=allow_blank, follow_links=follow_links),
+        location,
     )
     # it would hide the `---` of a front matter, or become a part of the first key
     if text.startswith("\ufeff"):
         raise input_error(
-            where,
+            location,
             "a file must begin with one byte-order mark at most",
             "take the second away",
             "two",
@@ -189,8 +190,8 @@ def read_text(
 # any JSON value; the fields are checked where they are read
 def read_json(path: Path, max_file_bytes: int, *, follow_links: bool = True) -> Any:  # noqa: ANN401
     """Value of a file that is one JSON document."""
-    raw = read_bytes(path, max_file_bytes, follow_links=follow_links)
-    return parse_json(decode_utf8(raw, Where(str(path), 1)), Where(str(path)))
+    raw_bytes = read_bytes(path, max_file_bytes, follow_links=follow_links)
+    return parse_json(decode_utf8(raw_bytes, Where(str(path), 1)), Where(str(path)))
 
 
 def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) -> Iterator[JsonLine]:
@@ -203,101 +204,103 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
         record.
     """
     has_record = False
-    with _opened(path, follow_links=follow_links) as file:
-        lines = iter(partial(file.readline, max_line_bytes + 2), b"")
-        for number, raw in enumerate(lines, 1):
-            where = Where(str(path), number)
-            line = (raw.removeprefix(_BOM) if number == 1 else raw).rstrip(b"\r\n")
-            if len(line) > max_line_bytes:
+    with _opened(path, follow_links=follow_links) as opened_file:
+        raw_lines = iter(partial(opened_file.readline, max_line_bytes + 2), b"")
+        for line_number, raw_line in enumerate(raw_lines, 1):
+            location = Where(str(path), line_number)
+            line_bytes = (
+                raw_line.removeprefix(_UTF8_MARK) if line_number == 1 else raw_line
+            ).rstrip(b"\r\n")
+            if len(line_bytes) > max_line_bytes:
                 raise input_error(
-                    where,
+                    location,
                     f"a line must be at most {max_line_bytes} bytes",
                     "write one record a line, or raise max_line_bytes",
                     "more",
                 )
-            if line.strip():
+            if line_bytes.strip():
                 has_record = True
-                yield _json_line(line, where)
+                yield _json_line(line_bytes, location)
     if not has_record:
         raise input_error(
             path, "a file must not be empty", "write one JSON object a line", "no record"
         )
 
 
-def _json_line(line: bytes, where: Where) -> JsonLine:
+def _json_line(line_bytes: bytes, location: Where) -> JsonLine:
     """Record of a line, which must be a JSON object."""
-    value = parse_json(decode_utf8(line, where), where)
-    if not isinstance(value, dict):
+    record = parse_json(decode_utf8(line_bytes, location), location)
+    if not isinstance(record, dict):
         raise input_error(
-            where, "a line must be a JSON object", 'write {"key": value, …}', shown_value(value)
+            location, "a line must be a JSON object", 'write {"key": value, …}', shown_value(record)
         )
-    return JsonLine(where, value)
+    return JsonLine(location, record)
 
 
-def decode_utf8(raw: bytes, where: Where, remedy: str = "save the file as UTF-8") -> str:
+def decode_utf8(raw_bytes: bytes, location: Where, remedy: str = "save the file as UTF-8") -> str:
     """Text of UTF-8 bytes; `where.line` is the line of their first byte."""
     try:
-        return raw.decode("utf-8")
+        return raw_bytes.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = (where.line or 1) + raw.count(b"\n", 0, error.start)
+        line_number = (location.line or 1) + raw_bytes.count(b"\n", 0, error.start)
         raise input_error(
-            where._replace(line=line),
+            location._replace(line=line_number),
             "text must be UTF-8",
             remedy,
-            f"byte 0x{raw[error.start]:02x}",
+            f"byte 0x{raw_bytes[error.start]:02x}",
         ) from error
 
 
-def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
+def parse_json(text: str, location: Where) -> Any:  # noqa: ANN401 - any JSON value
     """Value of a JSON text.
 
     No NaN, no number beyond a double, no repeated key, no half of a surrogate pair.
     """
     try:
-        value = json.loads(
+        json_value = json.loads(
             text,
             object_pairs_hook=_without_repeats,
             parse_constant=finite_number,
             parse_float=finite_number,
         )
         if "\\ud" in text or "\\uD" in text:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+            json.dumps(json_value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         reason = str(error)
         if isinstance(error, json.JSONDecodeError):
-            where = where._replace(line=where.line or error.lineno)
+            location = location._replace(line=location.line or error.lineno)
             reason = f"{error.msg} at column {error.colno}"
         elif isinstance(error, RecursionError):
             reason = "nesting too deep"
         elif "integer string conversion" in reason:
             reason = "an integer of over 4300 digits"
         raise input_error(
-            where, "text must be valid JSON", "correct or remove it", reason
+            location, "text must be valid JSON", "correct or remove it", reason
         ) from error
-    return value
+    return json_value
 
 
-def canonical_text(value: object, where: Where) -> str:
+def canonical_text(value: object, location: Where) -> str:
     """Canonical JSON of a value: sorted keys, no white space, ASCII only."""
-    with _json_values(where):
+    with _json_values(location):
         return canonical_json(value, ensure_ascii=True, allow_nan=False)
 
 
 @contextmanager
-def _json_values(where: Where) -> Iterator[None]:
+def _json_values(location: Where) -> Iterator[None]:
     """Turn an error about what is no JSON into an InputError."""
     try:
         yield
     except (TypeError, ValueError, RecursionError) as error:
         raise input_error(
-            where, "a record must hold JSON values only", "convert or remove it", str(error)
+            location, "a record must hold JSON values only", "convert or remove it", str(error)
         ) from error
 
 
 def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     """Write one JSON object a line, whole or not at all.
 
-    A new file beside the target takes the lines and replaces it at the end; on any error the target
+    A new file next to the target takes the lines and replaces it at the end; on an error the target
     is as it was.
 
     Raises:
@@ -305,8 +308,8 @@ def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     """
     write_parts(
         (
-            _encode_line(record, Where(str(path), number))
-            for number, record in enumerate(records, 1)
+            _encode_line(record, Where(str(path), line_number))
+            for line_number, record in enumerate(records, 1)
         ),
         path,
     )
@@ -322,20 +325,20 @@ def write_bytes(content: bytes, path: Path) -> None:
     write_parts([content], path)
 
 
-_FORMULA = tuple(
+_FORMULA_STARTS = tuple(
     "=+-@\t\r\n＝＋－＠"
 )  # what a spreadsheet takes a formula by, wide forms among them
 
 
-def cut_file(path: Path, size: int) -> None:
+def cut_file(path: Path, kept_bytes: int) -> None:
     """Take the end of a file away, in its place, which needs no room on the disk.
 
     Only under the file's lock.
 
     Args:
-      size: bytes that stay.
+      kept_bytes: bytes that stay.
     """
-    os.truncate(path, size)
+    os.truncate(path, kept_bytes)
 
 
 def csv_text(table: pd.DataFrame) -> str:
@@ -358,21 +361,23 @@ def csv_text(table: pd.DataFrame) -> str:
 def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFrame:
     """Table with a function applied to its texts and its heads.
 
-    Numbers and whatever else stay as they are.
+    Numbers and all else stay as they are.
     """
     import pandas as pd
 
-    frame = table.set_axis([function(str(name)) for name in table.columns], axis=1)
-    for place, kind in enumerate(frame.dtypes):
-        if kind.kind == "O":
-            column = frame.iloc[:, place]
-            cells = [function(cell) if isinstance(cell, str) else cell for cell in column]
-            frame.isetitem(place, pd.Series(cells, dtype=object).array)
-    return frame
+    mapped_table = table.set_axis(
+        [function(str(column_name)) for column_name in table.columns], axis=1
+    )
+    for position, column_type in enumerate(mapped_table.dtypes):
+        if column_type.kind == "O":
+            series = mapped_table.iloc[:, position]
+            mapped_cells = [function(cell) if isinstance(cell, str) else cell for cell in series]
+            mapped_table.isetitem(position, pd.Series(mapped_cells, dtype=object).array)
+    return mapped_table
 
 
 def _inert(cell: str) -> str:
-    if not cell.startswith(_FORMULA):
+    if not cell.startswith(_FORMULA_STARTS):
         return cell
     try:
         float(cell)
@@ -388,15 +393,15 @@ def plain_cell(cell: str) -> str:
       >>> plain_cell("'-x7"), plain_cell("'tis"), plain_cell("-7")
       ('-x7', "'tis", '-7')
     """
-    text = cell.removeprefix("'")
-    return text if _inert(text) == cell else cell
+    bare_text = cell.removeprefix("'")
+    return bare_text if _inert(bare_text) == cell else cell
 
 
-def write_parts(parts: Iterable[bytes], path: Path) -> None:
+def write_parts(contents: Iterable[bytes], path: Path) -> None:
     """Write a file in parts, whole or not at all; see `replacing`."""
-    with replacing(path) as partial, partial.open("xb") as file:
-        for part in parts:
-            file.write(part)
+    with replacing(path) as partial, partial.open("xb") as output:
+        for content in contents:
+            output.write(content)
 
 
 def make_folder(folder: Path) -> Path:
@@ -413,12 +418,12 @@ def make_folder(folder: Path) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new path beside the target to write to.
+    """A new path next to the target to write to.
 
-    What stands there takes the target's place when the block ends.
+    Its file takes the target's place when the block ends.
 
     The one door for everything that raglab writes to a file: on any error, a full disk among them,
-    the target is as it was and nothing is left beside it. What a kill leaves has a hidden name on
+    the target is as it was and nothing is left next to it. What a kill leaves has a hidden name on
     `.tmp`, which nothing reads. A link stays and what it names is replaced; a file keeps its
     rights.
 
@@ -428,26 +433,26 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with system_errors(path, _WRITABLE):
         _check_place(path)
-        target = Path(os.path.realpath(path))
-        partial = target.with_name(f".{secrets.token_hex(8)}.tmp")
-        if target.exists():
+        target_path = Path(os.path.realpath(path))
+        partial = target_path.with_name(f".{secrets.token_hex(8)}.tmp")
+        if target_path.exists():
             # what may not be written is not replaced either, though the folder would let it
-            target.open("r+b").close()
+            target_path.open("r+b").close()
         try:
             yield partial
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            if target.exists():
-                partial.chmod(S_IMODE(target.stat().st_mode))
-            partial.replace(target)
+            with partial.open("rb") as partial_file:
+                os.fsync(partial_file.fileno())
+            if target_path.exists():
+                partial.chmod(S_IMODE(target_path.stat().st_mode))
+            partial.replace(target_path)
         finally:
             with suppress(OSError):
                 partial.unlink()
-    _sync_folder(target.parent)
+    _sync_folder(target_path.parent)
 
 
 @contextmanager
-def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[Append]:
+def locked_lines(path: Path, line_opening: str, wait_s: float = 10.0) -> Iterator[Append]:
     """Function that adds a record to a log of JSON lines, made where it is not there.
 
     This block alone holds the log, and others wait for its lock. A record is seen on the disk, or
@@ -457,8 +462,8 @@ def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[App
     that is whole but for its line end gets it.
 
     Args:
-      opening: what every line of this log begins with, such as `{"key": `; a last line without an
-        end that does not begin so is refused, so that another file is never cut.
+      line_opening: what every line of this log begins with, such as `{"key": `; a last line
+        without an end that does not begin so is refused, so that another file is never cut.
       wait_s: seconds to wait for the lock.
 
     Raises:
@@ -466,10 +471,10 @@ def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[App
     """
     with system_errors(path, _WRITABLE):
         _check_place(path)
-        with path.open("a+b", buffering=0) as file:
-            _lock(file, path, wait_s)
-            _mend_last_line(file, path, opening.encode())
-            yield partial(_append_line, path, file)
+        with path.open("a+b", buffering=0) as log_file:
+            _lock(log_file, path, wait_s)
+            _mend_last_line(log_file, path, line_opening.encode())
+            yield partial(_append_line, path, log_file)
 
 
 @contextmanager
@@ -481,14 +486,14 @@ def locked(path: Path, wait_s: float = 60.0) -> Iterator[None]:
     """
     with system_errors(path, _WRITABLE):
         _check_place(path)
-        file = path.open("a+b", buffering=0)
-    with file:
-        _lock(file, path, wait_s)
+        lock_file = path.open("a+b", buffering=0)
+    with lock_file:
+        _lock(lock_file, path, wait_s)
         yield
 
 
 @contextmanager
-def scratch_folder(place: Path) -> Iterator[Path]:
+def scratch_folder(parent_folder: Path) -> Iterator[Path]:
     """Folder for files of one block alone: `.scratch` in a place, made if missing, empty at first.
 
     What a kill left there is deleted by the next block, and nothing of it lies elsewhere. One block
@@ -497,13 +502,13 @@ def scratch_folder(place: Path) -> Iterator[Path]:
     Raises:
       InputError: the place cannot be written, or its folder is held for too long.
     """
-    folder = make_folder(place) / SCRATCH
-    with locked(place / f"{SCRATCH}.lock"):
+    scratch = make_folder(parent_folder) / SCRATCH_NAME
+    with locked(parent_folder / f"{SCRATCH_NAME}.lock"):
         try:
-            shutil.rmtree(folder, ignore_errors=True)
-            yield make_folder(folder)
+            shutil.rmtree(scratch, ignore_errors=True)
+            yield make_folder(scratch)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def append_bytes(content: bytes, path: Path) -> int:
@@ -512,24 +517,24 @@ def append_bytes(content: bytes, path: Path) -> int:
     Raises:
       InputError: the file cannot be written, or the disk is full.
     """
-    with system_errors(path, _WRITABLE), path.open("ab") as file:
-        start = file.tell()
-        file.write(content)
-    return start
+    with system_errors(path, _WRITABLE), path.open("ab") as output:
+        start_position = output.tell()
+        output.write(content)
+    return start_position
 
 
-def _append_line(path: Path, file: FileIO, record: Mapping[str, Any]) -> None:
-    before = file.seek(0, os.SEEK_END)
-    line = memoryview(_encode_line(record, Where(str(path))))
+def _append_line(path: Path, log_file: FileIO, record: Mapping[str, Any]) -> None:
+    size_before = log_file.seek(0, os.SEEK_END)
+    unwritten_bytes = memoryview(_encode_line(record, Where(str(path))))
     with system_errors(path, _WRITABLE):
         try:
-            while line:
-                line = line[file.write(line) :]
-            os.fsync(file.fileno())
+            while unwritten_bytes:
+                unwritten_bytes = unwritten_bytes[log_file.write(unwritten_bytes) :]
+            os.fsync(log_file.fileno())
         except OSError:
-            file.truncate(before)
+            log_file.truncate(size_before)
             raise
-    if not before:
+    if not size_before:
         _sync_folder(path.parent)
 
 
@@ -544,17 +549,17 @@ def logged_lines(path: Path) -> list[JsonLine]:
     """
     if not path.exists():
         return []
-    *lines, last = read_bytes(path, MAX_FILE_BYTES, blank=True).split(b"\n")
-    if _is_object(last):
-        lines.append(last)
+    *line_texts, last_line = read_bytes(path, MAX_FILE_BYTES, allow_blank=True).split(b"\n")
+    if _is_object(last_line):
+        line_texts.append(last_line)
     return [
-        _json_line(line, Where(str(path), number))
-        for number, line in enumerate(lines, 1)
-        if line.strip()
+        _json_line(line_bytes, Where(str(path), line_number))
+        for line_number, line_bytes in enumerate(line_texts, 1)
+        if line_bytes.strip()
     ]
 
 
-def _lock(file: FileIO, path: Path, wait_s: float) -> None:
+def _lock(lock_file: FileIO, path: Path, wait_s: float) -> None:
     """Take the lock, which ends with the open file, by a kill as well.
 
     Measured against filelock 4.2: 60 µs a lock instead of 700 µs; four processes that take turns
@@ -563,12 +568,12 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
     """
     import fcntl  # not on Windows, where all else works
 
-    until = time.monotonic() + wait_s
+    deadline = time.monotonic() + wait_s
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise input_error(
                     path,
                     f"the file must be free within {wait_s:g} s",
@@ -580,30 +585,30 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
             return
 
 
-def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
+def _mend_last_line(log_file: FileIO, path: Path, line_opening: bytes) -> None:
     """End a last line that lacks its end, or take it away where it was cut off.
 
     The caller holds the lock.
     """
-    end = file.seek(0, os.SEEK_END)
-    file.seek(max(0, end - MAX_LINE_BYTES))
-    last = file.readall().rpartition(b"\n")[2]
-    if last[: len(opening)] != opening[: len(last)]:
+    file_end = log_file.seek(0, os.SEEK_END)
+    log_file.seek(max(0, file_end - MAX_LINE_BYTES))
+    last_line = log_file.readall().rpartition(b"\n")[2]
+    if last_line[: len(line_opening)] != line_opening[: len(last_line)]:
         raise input_error(
             path,
-            f"the last line must begin with {opening.decode()}",
+            f"the last line must begin with {line_opening.decode()}",
             "give another file",
-            shown_value(last[:_SHOWN_CHARACTERS]),
+            shown_value(last_line[:_SHOWN_CHARACTERS]),
         )
-    if _is_object(last):
-        file.write(b"\n")
+    if _is_object(last_line):
+        log_file.write(b"\n")
     else:
-        file.truncate(end - len(last))
+        log_file.truncate(file_end - len(last_line))
 
 
-def _is_object(line: bytes) -> bool:
+def _is_object(line_bytes: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line_bytes), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -653,57 +658,57 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _encode_line(record: Mapping[str, Any], where: Where) -> bytes:
-    with _json_values(where):
+def _encode_line(record: Mapping[str, Any], location: Where) -> bytes:
+    with _json_values(location):
         return (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        msg = f"key {shown_value(key)} twice in one object"
-        raise ValueError(msg)
+def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(members)
+    if len(record) < len(members):
+        repeated_key = Counter(repeated_key for repeated_key, _ in members).most_common(1)[0][0]
+        message = f"key {shown_value(repeated_key)} twice in one object"
+        raise ValueError(message)
     return record
 
 
-def finite_number(text: str | float) -> float:
+def finite_number(number_text: str | float) -> float:
     """Number of a text, or of a number.
 
     Raises:
       ValueError: it is not finite.
     """
-    number = float(text)
+    number = float(number_text)
     if not isfinite(number):
-        msg = f"{shown_value(text)}, which is no finite number"
-        raise ValueError(msg)
+        message = f"{shown_value(number_text)}, which is no finite number"
+        raise ValueError(message)
     return number
 
 
 def link_error(path: Path) -> InputError:
     """A link where only what a folder holds itself is read."""
-    value = "a link"
+    shown_link = "a link"
     with suppress(OSError):
-        value = f"a link to {shown_value(str(path.readlink()))}"
+        shown_link = f"a link to {shown_value(str(path.readlink()))}"
     return input_error(
         path,
         "a folder must hold its files itself",
         "copy it, or pass follow_links=True (--follow-links)",
-        value,
+        shown_link,
     )
 
 
-def check_regular(mode: int, path: Path) -> None:
+def check_regular(file_mode: int, path: Path) -> None:
     """Stop at what is no file.
 
     A folder, device, pipe or socket, by the mode that the system gives.
     """
-    if not S_ISREG(mode):
+    if not S_ISREG(file_mode):
         raise input_error(
             path,
             "the path must be a file",
             "give the path of a file",
-            "a folder" if S_ISDIR(mode) else "a device, pipe or socket",
+            "a folder" if S_ISDIR(file_mode) else "a device, pipe or socket",
         )
 
 
@@ -720,14 +725,14 @@ def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
         if not follow_links and path.is_symlink():
             raise link_error(path)
         try:
-            mode = path.stat().st_mode
+            file_mode = path.stat().st_mode
         # a NUL, or half of a surrogate pair: no file can have such a name
         except ValueError as error:
             raise FileNotFoundError(ENOENT, "") from error
-        check_regular(mode, path)  # opening a device can do something
+        check_regular(file_mode, path)  # opening a device can do something
         # Whatever stands there a moment later is looked at once more, and a link that took its
         # place is not followed.
-        flags = _READ_FLAGS | (0 if follow_links else getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            check_regular(os.fstat(file.fileno()).st_mode, path)
-            yield file
+        open_flags = _READ_FLAGS | (0 if follow_links else getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(os.open(path, open_flags), "rb") as opened_file:
+            check_regular(os.fstat(opened_file.fileno()).st_mode, path)
+            yield opened_file

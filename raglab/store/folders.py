@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from raglab.store.files import InputError, check_regular, input_error, link_error, system_errors
 
-_READABLE = "a folder and all it holds must be readable"
-_LOCK = "~$"  # what office programs put beside a file that is open
+_READABLE_FOLDER_RULE = "a folder and all it holds must be readable"
+_LOCK_PREFIX = "~$"  # what office programs put beside a file that is open
 
 
 class FolderFiles(NamedTuple):
@@ -37,61 +37,68 @@ def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
       follow_links: whether links to files and folders are followed. A folder is read once: a second
         way to it may be a loop.
     """
-    below = FolderFiles({}, {}, Counter())
+    folder_files = FolderFiles({}, {}, Counter())
     visited: dict[tuple[int, int], Path] = {}
     open_folders = [("", folder)]
     while open_folders:
-        prefix, place = open_folders.pop()
+        path_prefix, open_folder = open_folders.pop()
         try:
-            with system_errors(place, _READABLE):
-                stat = place.stat()
+            with system_errors(open_folder, _READABLE_FOLDER_RULE):
+                folder_stat = open_folder.stat()
                 # by what the system calls it: a link may have come back to it
-                first = visited.setdefault((stat.st_dev, stat.st_ino), place)
-                if first != place:
+                first_path = visited.setdefault(
+                    (folder_stat.st_dev, folder_stat.st_ino), open_folder
+                )
+                if first_path != open_folder:
                     raise input_error(
-                        place,
+                        open_folder,
                         "a folder must be reached in one way",
                         "take the link away",
-                        f"{first} again",
+                        f"{first_path} again",
                     )
-                entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
+                folder_entries = [
+                    folder_entry
+                    for folder_entry in os.scandir(open_folder)
+                    if not folder_entry.name.startswith(".")
+                ]
         except InputError as error:
-            below.problems[prefix] = error
+            folder_files.problems[path_prefix] = error
             continue
-        for entry in entries:
-            path = place / entry.name
+        for folder_entry in folder_entries:
+            entry_path = open_folder / folder_entry.name
             try:
-                with system_errors(path, _READABLE):
-                    kind = _kind(entry, path, follow_links=follow_links)
+                with system_errors(entry_path, _READABLE_FOLDER_RULE):
+                    entry_kind = _kind(folder_entry, entry_path, follow_links=follow_links)
             except InputError as error:
-                below.problems[f"{prefix}{entry.name}"] = error
+                folder_files.problems[f"{path_prefix}{folder_entry.name}"] = error
                 continue
-            if kind == "folder":
-                open_folders.append((f"{prefix}{entry.name}/", path))
-            elif kind == "file":
-                below.files[f"{prefix}{entry.name}"] = path
+            if entry_kind == "folder":
+                open_folders.append((f"{path_prefix}{folder_entry.name}/", entry_path))
+            elif entry_kind == "file":
+                folder_files.files[f"{path_prefix}{folder_entry.name}"] = entry_path
             else:
-                below.passed_over[kind] += 1
-    return below._replace(
-        files=dict(sorted(below.files.items())), problems=dict(sorted(below.problems.items()))
+                folder_files.passed_over[entry_kind] += 1
+    return folder_files._replace(
+        files=dict(sorted(folder_files.files.items())),
+        problems=dict(sorted(folder_files.problems.items())),
     )
 
 
-def _kind(entry: os.DirEntry[str], path: Path, *, follow_links: bool) -> str:
+def _kind(folder_entry: os.DirEntry[str], entry_path: Path, *, follow_links: bool) -> str:
     """What an entry of a folder is.
 
     It may matter where it is neither file nor folder, and is then a problem.
     """
-    if entry.name.startswith(_LOCK):
+    if folder_entry.name.startswith(_LOCK_PREFIX):
         return "lock files"
-    if entry.is_symlink():
-        if not path.exists():
+    if folder_entry.is_symlink():
+        if not entry_path.exists():
             return "links that lead nowhere"
         if not follow_links:
-            raise link_error(path)
-    if entry.is_dir():
+            raise link_error(entry_path)
+    if folder_entry.is_dir():
         return "folder"
-    check_regular(entry.stat().st_mode, path)
+    check_regular(folder_entry.stat().st_mode, entry_path)
     return "file"
 
 
@@ -101,7 +108,7 @@ def is_folder(path: Path) -> bool:
     Raises:
       InputError: the system cannot say, as of a name that is too long.
     """
-    with system_errors(path, _READABLE):
+    with system_errors(path, _READABLE_FOLDER_RULE):
         return path.is_dir()
 
 

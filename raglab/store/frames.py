@@ -30,10 +30,10 @@ from raglab.signals import DECLARED_KEYS, Signal, own_signal
 from raglab.store.case_labels import is_outside
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.hit_tables import (
-    EMPTY,
+    EMPTY_REMEDY,
     MEASURE_OF_SCORE,
-    MEASURES,
-    SHARE,
+    MEASURE_RANGES,
+    SHARE_REMEDY,
     UNSTATED,
     HitTable,
     Numbers,
@@ -65,13 +65,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # cases by arms by depths by hits of the longest case: what an array of a trace holds
-MAX_CELLS = 20_000_000
-MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
+MAX_HIT_CELLS = 20_000_000
+MAX_HIT_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
 
 Signals = Mapping[str, Mapping[str, str]] | None  # what is stated of each, by name
 Measurements = Mapping[str, Numbers]  # of the rows, by field
-LEAST_ALIKE = 10  # rows or cases that a column must agree with a label in to look like one
-_AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
+MIN_ALIKE_ROWS = 10  # rows or cases that a column must agree with a label in to look like one
+_COSINE_TOLERANCE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
 
 class _Rows(NamedTuple):
@@ -90,11 +90,13 @@ class _Rows(NamedTuple):
     cell: Positions
     shape: tuple[int, int, int]
 
-    def within(self, order: Positions) -> Positions:
+    def within(self, ordered_rows: Positions) -> Positions:
         """Places 0, 1, 2, … inside their cell, of rows in an order that keeps cells together."""
-        n_before = np.append(0, np.cumsum(np.bincount(self.cell[order], minlength=self.n_cells)))
-        places: Positions = np.arange(len(order)) - n_before[self.cell[order]]
-        return places
+        n_before = np.append(
+            0, np.cumsum(np.bincount(self.cell[ordered_rows], minlength=self.n_cells))
+        )
+        ranks: Positions = np.arange(len(ordered_rows)) - n_before[self.cell[ordered_rows]]
+        return ranks
 
     @property
     def n_cells(self) -> int:
@@ -104,8 +106,8 @@ class _Rows(NamedTuple):
     def place(self, cell: int) -> str:
         """A cell as messages name it."""
         case, arm, depth = map(int, np.unravel_index(cell, self.shape))
-        names = shown_value(self.cases[case].id), shown_value(self.arms[arm])
-        return f"case {names[0]}, arm {names[1]}, depth {depth}"
+        shown_names = shown_value(self.cases[case].id), shown_value(self.arms[arm])
+        return f"case {shown_names[0]}, arm {shown_names[1]}, depth {depth}"
 
 
 def trace_from_frame(
@@ -167,7 +169,7 @@ def trace_from_frame(
       columns: our names to those of the frame, such as {"query": "prompt", "hit_id": "chunk"}, as
         `load_cases` takes them; columns that have our names need none. `trace.meta["columns"]`
         holds what was mapped.
-      score: kind of the column `score`; None where there is no such column.
+      score: kind of the column `score`; None without such a column.
       signals: further scores by name, which a policy gates as `signals.<name>`: {"column": its
         column, the name where not given; "higher": "surer" or "ask"; "unit": "probability" or other
         words; and, as `Trace.with_signal` takes them, "stage", "missing", "source", "version"}. A
@@ -176,7 +178,7 @@ def trace_from_frame(
       groups: columns whose values group the cases, such as `tenant` (rule S2.20); the same in each
         row of a case.
       policy: the policy whose patterns are measured at once (others later, on replay).
-      name: of the collection, of the arm where there is no such column, and of the frame in errors.
+      name: of the collection, of the arm without such a column, and of the frame in errors.
 
     Returns:
       Q cases and C chunks in the order of their first rows; K hits, as many as the longest case
@@ -220,21 +222,23 @@ def trace_from_frame(
     return trace
 
 
-def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
+def _warn_of_distances(frame_name: str, trace: Trace, column_name: str) -> None:
     """Warn where a score of no stated scale, read as a cosine, looks like a distance.
 
     By its name, or by the ranks.
     """
-    cosine, rank = trace.hits.cosine, trace.hits.rank
-    first = np.nansum(np.where(rank == 0, cosine, np.nan), axis=-1, keepdims=True)
+    cosines, hit_ranks = trace.hits.cosine, trace.hits.rank
+    first_cosines = np.nansum(np.where(hit_ranks == 0, cosines, np.nan), axis=-1, keepdims=True)
     # hits of a cell that have another score than its first one, in the direction of the later rank
-    later = np.where((rank > 0) & ~np.isnan(cosine), cosine - first, 0.0).sum(axis=-1)
-    n_better, n_worse = int((later > 0.0).sum()), int((later < 0.0).sum())
-    if n_better <= n_worse and "dist" not in column.casefold():
+    later_gains = np.where((hit_ranks > 0) & ~np.isnan(cosines), cosines - first_cosines, 0.0).sum(
+        axis=-1
+    )
+    n_better, n_worse = int((later_gains > 0.0).sum()), int((later_gains < 0.0).sum())
+    if n_better <= n_worse and "dist" not in column_name.casefold():
         return
     warn_user(
-        f"{name}: the column {cut_name(column)}, read as a cosine, looks like a distance: it rises "
-        f"with the rank in {n_better:,} cells; write score="
+        f"{frame_name}: the column {cut_name(column_name)}, read as a cosine, looks like a "
+        f"distance: it rises with the rank in {n_better:,} cells; write score="
         '"l2", "cosine", or None and a signal with "higher": "ask".'
     )
 
@@ -246,42 +250,45 @@ def _source_notes(trace: Trace) -> Iterator[str]:
     behind it.
     """
     meanings = _meanings(trace.cases, trace.chunks)
-    hit = trace.chunks[0].document if trace.chunks else "none"
-    absent = [source for source, meaning in meanings.items() if not meaning.documents]
-    slips = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
-    kinds = {
+    example_document = trace.chunks[0].document if trace.chunks else "none"
+    absent_sources = [source for source, meaning in meanings.items() if not meaning.documents]
+    misspellings = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
+    examples_by_note = {
         "are documents of the hits but for case or ending": {
-            source: document for _, source, document in slips
+            source: document for _, source, document in misspellings
         },
         "are no documents of the hits": dict.fromkeys(
-            absent if len(absent) == len(meanings) and not slips else (), hit
+            absent_sources if len(absent_sources) == len(meanings) and not misspellings else (),
+            example_document,
         ),
         "are the end of a path": {
-            source: path
+            source: matched_path
             for source, meaning in meanings.items()
-            if meaning.documents and document_path(source) != (path := full_source(meaning))
+            if meaning.documents and document_path(source) != (matched_path := full_source(meaning))
         },
-        "are paths outside a corpus": dict.fromkeys(filter(is_outside, absent), hit),
+        "are paths outside a corpus": dict.fromkeys(
+            filter(is_outside, absent_sources), example_document
+        ),
     }
-    for what, sources in kinds.items():
-        if sources:
-            source, document = map(shown_value, min(sources.items()))
-            count = f"{len(sources):,} of {len(meanings):,} sources of cases"
-            yield f"{count} {what}, first {source} beside {document}"
+    for note, noted_sources in examples_by_note.items():
+        if noted_sources:
+            source, document = map(shown_value, min(noted_sources.items()))
+            shown_counts = f"{len(noted_sources):,} of {len(meanings):,} sources of cases"
+            yield f"{shown_counts} {note}, first {source} beside {document}"
 
 
 def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meaning]:
     """What the sources of the cases mean among the documents of the hits."""
-    sources = {source for case in cases for source in case_sources(case)}
-    return source_meanings(sources, chunk_documents(chunks)) if sources else {}
+    gold_sources = {source for case in cases for source in case_sources(case)}
+    return source_meanings(gold_sources, chunk_documents(chunks)) if gold_sources else {}
 
 
-def warn_of_gates_off(name: str, off: Sequence[str]) -> None:
+def warn_of_gates_off(frame_name: str, gates_off: Sequence[str]) -> None:
     """Warn whoever called the caller that gates of a frame are off, if any is."""
-    if off:
-        gates = ", ".join(off)
+    if gates_off:
+        gate_names = ", ".join(gates_off)
         remedy = 'gate a score of signals={…} by policy.replace("signals.<name>.min", …)'
-        warn_user(f"{name}: without distances the gates {gates} are off; {remedy}.")
+        warn_user(f"{frame_name}: without distances the gates {gate_names} are off; {remedy}.")
 
 
 def frame_trace(
@@ -290,309 +297,389 @@ def frame_trace(
     score: Score | None,
     signals: Signals,
     policy: PolicyData | None,
-    name: str,
+    frame_name: str,
     groups: Sequence[str] = (),
 ) -> Trace:
     """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
-    user_signals = signal_columns(signals, name)
-    of_query = [column for signal, column in user_signals if signal.stage == "query"]
-    of_hits = [column for signal, column in user_signals if signal.stage != "query"]
-    hits = read_hits(frame, columns, score, [*of_query, *of_hits, *groups], name)
-    cases, of_case = hit_cases(hits, groups, of_query)
-    chunks, of_chunk = hit_chunks(hits, of_hits)
-    arms, depth = hit_places(hits)
-    measurements = _measurements(hits, score)
-    rank = hits.numbers("rank", hits.cells.get("rank"), (0, MAX_INTEGER, "count from 0"), int)
-    measured = []
-    for signal, column in user_signals:
-        low, high = signal.unit.low, signal.unit.high
-        bounds = (low, high, SHARE if (low, high) == (0.0, 1.0) else EMPTY)
-        measured.append((signal, column, hits.numbers(column, hits.table.columns[column], bounds)))
-    hits.faults.stop()
-    check_clear(cases, _meanings(cases, chunks))
-    shape = (len(cases), len(arms.names), int(depth.max()) + 1)
-    cell = np.ravel_multi_index((of_case.of_row, arms.of_row, depth), shape)
-    rows = _Rows(hits, cases, chunks, arms.names, of_case.of_row, of_chunk.of_row, cell, shape)
-    _check_cells(rows)
-    hits.faults.stop()
-    order = _ranks(rows, measurements, score, rank)
-    off = _gates_off(measurements)
-    laid = _hits_by_distance(rows, measurements, order)
-    trace = _trace(rows, laid, off, score, columns, policy or PolicyData.from_mapping())
-    unsorted = np.ones(rows.n_cells, dtype=bool)
-    for signal, column, numbers in measured:
-        values_of = numbers[of_case.first]
+    user_signals = signal_columns(signals, frame_name)
+    query_columns = [column_name for signal, column_name in user_signals if signal.stage == "query"]
+    hit_columns = [column_name for signal, column_name in user_signals if signal.stage != "query"]
+    hit_table = read_hits(
+        frame, columns, score, [*query_columns, *hit_columns, *groups], frame_name
+    )
+    # Every reader notes its faults in `hit_table`, which stops once for all of them.
+    cases, case_groups = hit_cases(hit_table, groups, query_columns)
+    passages, chunk_groups = hit_chunks(hit_table, hit_columns)
+    arm_groups, depths = hit_places(hit_table)
+    measurements = _measurements(hit_table, score)
+    stated_ranks = hit_table.numbers(
+        "rank", hit_table.cells.get("rank"), (0, MAX_INTEGER, "count from 0"), int
+    )
+    measured_signals = []
+    for signal, column_name in user_signals:
+        lower_bound, upper_bound = signal.unit.low, signal.unit.high
+        value_bounds = (
+            lower_bound,
+            upper_bound,
+            SHARE_REMEDY if (lower_bound, upper_bound) == (0.0, 1.0) else EMPTY_REMEDY,
+        )
+        measured_signals.append(
+            (
+                signal,
+                column_name,
+                hit_table.numbers(column_name, hit_table.table.columns[column_name], value_bounds),
+            )
+        )
+    hit_table.faults.stop()
+    check_clear(cases, _meanings(cases, passages))
+    # A row belongs to one cell of the grid (case, arm, depth), as one number.
+    cell_shape = (len(cases), len(arm_groups.names), int(depths.max()) + 1)
+    cell_numbers = np.ravel_multi_index((case_groups.of_row, arm_groups.of_row, depths), cell_shape)
+    hit_rows = _Rows(
+        hit_table,
+        cases,
+        passages,
+        arm_groups.names,
+        case_groups.of_row,
+        chunk_groups.of_row,
+        cell_numbers,
+        cell_shape,
+    )
+    _check_cells(hit_rows)
+    hit_table.faults.stop()
+    final_ranks = _ranks(hit_rows, measurements, score, stated_ranks)
+    gates_off = _gates_off(measurements)
+    sorted_hits = _hits_by_distance(hit_rows, measurements, final_ranks)
+    trace = _trace(
+        hit_rows, sorted_hits, gates_off, score, columns, policy or PolicyData.from_mapping()
+    )
+    # A case has the signals of its first hit; a frame in another order would give other values.
+    is_unsorted = np.ones(hit_rows.n_cells, dtype=bool)
+    for signal, column_name, row_values in measured_signals:
+        signal_values = row_values[case_groups.first]
         if signal.stage != "query":
-            values_of = np.full(rows.n_cells, np.nan)
-            leads = order <= 0  # the first hit, or the one row that says there are none
-            values_of[cell[leads]] = numbers[leads]
-            sign, best = DIRECTION_SIGNS[signal.direction], np.full(rows.n_cells, np.nan)
-            np.fmax.at(best, cell, numbers * sign)
-            unsorted &= ~np.isnan(best) & ~(values_of * sign >= best)
-            values_of = values_of.reshape(shape)
-        trace = with_column(trace, signal, values_of)
-        _warn_of_label(rows, column, numbers)
+            signal_values = np.full(hit_rows.n_cells, np.nan)
+            is_leading = final_ranks <= 0  # the first hit, or the one row that says there are none
+            signal_values[cell_numbers[is_leading]] = row_values[is_leading]
+            sign, best_values = DIRECTION_SIGNS[signal.direction], np.full(hit_rows.n_cells, np.nan)
+            np.fmax.at(best_values, cell_numbers, row_values * sign)
+            is_unsorted &= ~np.isnan(best_values) & ~(signal_values * sign >= best_values)
+            signal_values = signal_values.reshape(cell_shape)
+        trace = with_column(trace, signal, signal_values)
+        _warn_of_label(hit_rows, column_name, row_values)
     if (
         score is None
-        and "rank" not in hits.cells
+        and "rank" not in hit_table.cells
         and np.isnan(measurements["s_rerank"]).all()
-        and of_hits
-        and unsorted.any()
+        and hit_columns
+        and is_unsorted.any()
     ):
-        names = [f"signals.{signal.name}" for signal, column in user_signals if column in of_hits]
+        gate_names = [
+            f"signals.{signal.name}"
+            for signal, column_name in user_signals
+            if column_name in hit_columns
+        ]
         warn_user(
-            f"{name}: hits are in the order of the rows, and in {unsorted.sum():,} of "
-            f"{rows.n_cells:,} cells the first is not the surest by {' nor '.join(names)}; sort "
-            "the rows, or add a column rank."
+            f"{frame_name}: hits are in the order of the rows, and in {is_unsorted.sum():,} of "
+            f"{hit_rows.n_cells:,} cells the first is not the surest by "
+            f"{' nor '.join(gate_names)}; sort the rows, or add a column rank."
         )
     return trace
 
 
 def _trace(
-    rows: _Rows,
+    hit_rows: _Rows,
     hits: Hits,
-    off: Sequence[str],
+    gates_off: Sequence[str],
     score: Score | None,
     columns: Columns,
     policy: PolicyData,
 ) -> Trace:
     """Trace of hits, without signals."""
-    name = rows.hits.table.name
-    meta: dict[str, Any] = {
+    frame_name = hit_rows.hits.table.name
+    trace_meta: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "corpus_hash": hash_corpus(Corpus(name, rows.chunks)),
-        "cases_hash": hash_cases(rows.cases),
-        "parameters": {"score": score, "arms": list(rows.arms)},
-        **({"gates_off": off} if off else {}),
+        "corpus_hash": hash_corpus(Corpus(frame_name, hit_rows.chunks)),
+        "cases_hash": hash_cases(hit_rows.cases),
+        "parameters": {"score": score, "arms": list(hit_rows.arms)},
+        **({"gates_off": gates_off} if gates_off else {}),
     }
-    stated = {"columns": dict(columns)} if columns else {}
-    shown_columns = "".join(f"{key}={value!r}, " for key, value in stated.items())
-    trace = Trace(rows.cases, rows.chunks, rows.arms, hits, None, meta)
-    meta = {
-        **meta,
+    column_map = {"columns": dict(columns)} if columns else {}
+    shown_columns = "".join(
+        f"{our_name}={frame_column!r}, " for our_name, frame_column in column_map.items()
+    )
+    trace = Trace(hit_rows.cases, hit_rows.chunks, hit_rows.arms, hits, None, trace_meta)
+    trace_meta = {
+        **trace_meta,
         "fingerprint": content_hash(trace)[:16],  # no build made it: of what it holds
-        "corpus": name,
-        "n_chunks": len(rows.chunks),
-        "n_documents": len({chunk.source for chunk in rows.chunks}),
-        **stated_exact_names(rows.chunks),
-        "command": f"trace_from_frame(frame, {shown_columns}score={score!r}, name={name!r})",
-        **stated,
+        "corpus": frame_name,
+        "n_chunks": len(hit_rows.chunks),
+        "n_documents": len({chunk.source for chunk in hit_rows.chunks}),
+        **stated_exact_names(hit_rows.chunks),
+        "command": f"trace_from_frame(frame, {shown_columns}score={score!r}, name={frame_name!r})",
+        **column_map,
     }
     return replace(
-        trace, meta=meta, pattern_hits=pattern_hits(rows.cases, rows.chunks, policy.pattern_lists)
+        trace,
+        meta=trace_meta,
+        pattern_hits=pattern_hits(hit_rows.cases, hit_rows.chunks, policy.pattern_lists),
     )
 
 
-def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
+def signal_columns(signals: Signals, frame_name: str) -> list[tuple[Signal, str]]:
     """Signals of a frame as they are stated, with their columns.
 
     Raises:
       InputError: a signal does not state what it is.
     """
-    columns, needed = [], {"higher", "unit"}
-    for signal, stated in (signals or {}).items():
-        keys = {*stated} if isinstance(stated, Mapping) else set()
-        if not needed <= keys <= {"column", *DECLARED_KEYS}:
+    declared_columns, required_keys = [], {"higher", "unit"}
+    for signal_name, declaration in (signals or {}).items():
+        declared_keys = {*declaration} if isinstance(declaration, Mapping) else set()
+        if not required_keys <= declared_keys <= {"column", *DECLARED_KEYS}:
             raise input_error(
-                Where(name, id=f"signal {signal}"),
+                Where(frame_name, id=f"signal {signal_name}"),
                 "a signal must state higher and unit, of column, "
                 f"{', '.join(sorted(DECLARED_KEYS))}",
                 'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}',
-                shown_value(", ".join(map(str, stated)) if keys else stated),
+                shown_value(", ".join(map(str, declaration)) if declared_keys else declaration),
             )
-        declared: dict[str, Any] = {key: stated[key] for key in DECLARED_KEYS & keys}
-        columns.append((own_signal(signal, **declared), str(stated.get("column", signal))))
-    return columns
+        signal_options: dict[str, Any] = {
+            option: declaration[option] for option in DECLARED_KEYS & declared_keys
+        }
+        declared_columns.append(
+            (own_signal(signal_name, **signal_options), str(declaration.get("column", signal_name)))
+        )
+    return declared_columns
 
 
-def _warn_of_label(rows: _Rows, column: str, numbers: Numbers) -> None:
+def _warn_of_label(hit_rows: _Rows, column_name: str, row_values: Numbers) -> None:
     """Warn if a column of 0 and 1 says in all rows whether the hit is expected, or the label."""
-    known = np.flatnonzero(~np.isnan(numbers))
-    if {*numbers[known].tolist()} != {0.0, 1.0}:
+    filled_rows = np.flatnonzero(~np.isnan(row_values))
+    if {*row_values[filled_rows].tolist()} != {0.0, 1.0}:
         return
-    meanings = _meanings(rows.cases, rows.chunks)
-    fulfilled = chunk_sources(rows.chunks, meanings) if meanings else []
-    expected = [
-        bool(numbers[row]) != {*fulfilled[rows.chunk[row]]}.isdisjoint(sources)
-        for row in known
-        if (sources := case_sources(rows.cases[rows.case[row]])) and rows.chunk[row] >= 0
+    meanings = _meanings(hit_rows.cases, hit_rows.chunks)
+    fulfilled = chunk_sources(hit_rows.chunks, meanings) if meanings else []
+    hit_agreement = [
+        bool(row_values[row_index]) != {*fulfilled[hit_rows.chunk[row_index]]}.isdisjoint(sources)
+        for row_index in filled_rows
+        if (sources := case_sources(hit_rows.cases[hit_rows.case[row_index]]))
+        and hit_rows.chunk[row_index] >= 0
     ]
-    highest = np.full(len(rows.cases), np.nan)
-    np.fmax.at(highest, rows.case, numbers)
-    labels = [
-        bool(value) == (case.expect_status == Status.ok.name)
-        for case, value in zip(rows.cases, highest, strict=True)
-        if case.expect_status is not None and not np.isnan(value)
+    highest = np.full(len(hit_rows.cases), np.nan)
+    np.fmax.at(highest, hit_rows.case, row_values)
+    case_agreement = [
+        bool(highest_value) == (case.expect_status == Status.ok.name)
+        for case, highest_value in zip(hit_rows.cases, highest, strict=True)
+        if case.expect_status is not None and not np.isnan(highest_value)
     ]
-    for agrees, what in ((expected, "hits whether they are expected"), (labels, "cases the label")):
-        if len(agrees) >= LEAST_ALIKE and len({*agrees}) == 1:
+    for agreement, told_label in (
+        (hit_agreement, "hits whether they are expected"),
+        (case_agreement, "cases the label"),
+    ):
+        if len(agreement) >= MIN_ALIKE_ROWS and len({*agreement}) == 1:
             warn_user(
-                f"{rows.hits.table.name}: the column {cut_name(column)} says of all "
-                f"{len(agrees):,} {what}, which a signal must not know; write the right hits into "
-                "expect_sources_any (docs/howto/own_hits.md)."
+                f"{hit_rows.hits.table.name}: the column {cut_name(column_name)} says of all "
+                f"{len(agreement):,} {told_label}, which a signal must not know; write the right "
+                "hits into expect_sources_any (docs/howto/own_hits.md)."
             )
             return
 
 
 def _gates_off(measurements: Measurements) -> list[str]:
     """Gates that compare what no row of the frame measures."""
-    known = {column for column, numbers in measurements.items() if not np.isnan(numbers).all()}
-    if not known.isdisjoint(("l2", "cosine")):
+    measured_columns = {
+        column_name
+        for column_name, row_values in measurements.items()
+        if not np.isnan(row_values).all()
+    }
+    if not measured_columns.isdisjoint(("l2", "cosine")):
         return []
-    has_scores = not known.isdisjoint(("s_rerank", "s_hybrid"))
+    has_scores = not measured_columns.isdisjoint(("s_rerank", "s_hybrid"))
     return [gate for gate in CAN_BE_OFF if gate != "confidence" or not has_scores]
 
 
-def _check_cells(rows: _Rows) -> None:
+def _check_cells(hit_rows: _Rows) -> None:
     """Each case has rows in each arm and depth, not too many.
 
     Different hits, or one row that says there are none.
     """
-    name, cell = rows.hits.table.name, rows.cell
+    frame_name, cell_numbers = hit_rows.hits.table.name, hit_rows.cell
     # Whatever is as long as there are cells comes after this: names of arms alone could make them
     # thousands of times as many as rows.
-    there = np.unique(cell)
-    if len(there) < rows.n_cells:
-        gap = next(place for place, number in enumerate([*there, -1]) if place != number)
+    filled_cells = np.unique(cell_numbers)
+    if len(filled_cells) < hit_rows.n_cells:
+        empty_cell = next(
+            expected_cell
+            for expected_cell, filled_cell in enumerate([*filled_cells, -1])
+            if expected_cell != filled_cell
+        )
         raise input_error(
-            name,
+            frame_name,
             "a case must have rows in every arm and depth",
             "add its hits there, or one row without hit_id",
-            f"none for {rows.place(gap)}",
+            f"none for {hit_rows.place(empty_cell)}",
         )
-    n_rows = np.bincount(cell)
-    longest = int(n_rows.max())
-    what = "cases by arms, depths and"
-    for rule, count, most in (
-        ("hits of a case, arm and depth", longest, MAX_HITS_PER_CASE),
-        (f"{what} hits of the longest case", longest * rows.n_cells, MAX_CELLS),
-        (f"{what} pairs of hits of the longest case", longest**2 * rows.n_cells, MAX_PAIRS),
+    n_rows = np.bincount(cell_numbers)
+    most_hits = int(n_rows.max())
+    cells_clause = "cases by arms, depths and"
+    for rule, n_needed, max_allowed in (
+        ("hits of a case, arm and depth", most_hits, MAX_HITS_PER_CASE),
+        (f"{cells_clause} hits of the longest case", most_hits * hit_rows.n_cells, MAX_HIT_CELLS),
+        (
+            f"{cells_clause} pairs of hits of the longest case",
+            most_hits**2 * hit_rows.n_cells,
+            MAX_HIT_PAIRS,
+        ),
     ):
-        if count > most:
+        if n_needed > max_allowed:
             raise input_error(
-                name,
-                f"{rule} must be at most {most:,}",
-                f"keep the first of the {longest:,} of {rows.place(int(np.argmax(n_rows)))}",
-                f"{count:,}",
+                frame_name,
+                f"{rule} must be at most {max_allowed:,}",
+                f"keep the first of the {most_hits:,} of {hit_rows.place(int(np.argmax(n_rows)))}",
+                f"{n_needed:,}",
             )
-    again = np.ones(len(cell), dtype=bool)
-    again[np.unique(cell * (len(rows.chunks) + 1) + rows.chunk, return_index=True)[1]] = False
-    rows.hits.check(
-        (rows.chunk < 0) & (n_rows[cell] > 1),
+    is_repeated = np.ones(len(cell_numbers), dtype=bool)
+    is_repeated[
+        np.unique(cell_numbers * (len(hit_rows.chunks) + 1) + hit_rows.chunk, return_index=True)[1]
+    ] = False
+    hit_rows.hits.check(
+        (hit_rows.chunk < 0) & (n_rows[cell_numbers] > 1),
         "hit_id",
         "a row without hit_id must stand alone in its case, arm and depth",
         "drop the row",
     )
-    rows.hits.check(
-        again & (rows.chunk >= 0),
+    hit_rows.hits.check(
+        is_repeated & (hit_rows.chunk >= 0),
         "hit_id",
         "a hit must stand once in a case, arm and depth",
         "tell cases apart by case_id",
     )
 
 
-def _measurements(hits: HitTable, score: Score | None) -> dict[str, Numbers]:
+def _measurements(hit_table: HitTable, score: Score | None) -> dict[str, Numbers]:
     """Measurements of every row, NaN where not given; the score under its own name.
 
     Distance and cosine follow from one another.
     """
-    measured = {
-        field: hits.numbers(field, hits.cells.get(field), bounds)
-        for field, bounds in MEASURES.items()
+    row_measurements = {
+        column_name: hit_table.numbers(column_name, hit_table.cells.get(column_name), value_bounds)
+        for column_name, value_bounds in MEASURE_RANGES.items()
     }
     if score:
         measure = MEASURE_OF_SCORE[score]
-        measured[measure] = hits.numbers("score", hits.cells["score"], MEASURES[measure])
-        pairs = zip(hits.cells["hit_id"], hits.cells["score"], strict=True)
-        hits.check(
-            np.array([hit is not None and cell is None for hit, cell in pairs]),
+        row_measurements[measure] = hit_table.numbers(
+            "score", hit_table.cells["score"], MEASURE_RANGES[measure]
+        )
+        scored_hits = zip(hit_table.cells["hit_id"], hit_table.cells["score"], strict=True)
+        hit_table.check(
+            np.array(
+                [hit_id is not None and score_cell is None for hit_id, score_cell in scored_hits]
+            ),
             "score",
             "a hit must have a score",
             "drop the row, or empty its hit_id",
         )
-    l2, cosine = measured["l2"], measured["cosine"]
-    hits.check(
-        np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE,
-        "l2" if "l2" in hits.cells else "score",
+    l2, cosine = row_measurements["l2"], row_measurements["cosine"]
+    hit_table.check(
+        np.abs(l2 - (2.0 - 2.0 * cosine)) > _COSINE_TOLERANCE,
+        "l2" if "l2" in hit_table.cells else "score",
         "l2 must be 2 - 2 * cosine, of unit vectors",
         "square it, or drop the column",
     )
-    return measured | {
+    return row_measurements | {
         "l2": np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2),
         "cosine": np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine),
     }
 
 
 def _ranks(
-    rows: _Rows,
+    hit_rows: _Rows,
     measurements: Measurements,
     score: Score | None,
-    stated: Numbers,
+    stated_ranks: Numbers,
 ) -> Positions:
     """Place of every row in the final order of its cell, [rows].
 
     As given, else by s_rerank, score, row.
     """
-    hits = np.flatnonzero(rows.chunk >= 0)
-    rank = np.full(len(rows.cell), -1)
-    if "rank" in rows.hits.cells:
-        rank = np.nan_to_num(stated, nan=-1.0).astype(np.int64)
-        order = hits[np.lexsort((rank[hits], rows.cell[hits]))]
-        wrong = np.zeros(len(rank), dtype=bool)
-        wrong[order] = rank[order] != rows.within(order)
-        rows.hits.check(
-            wrong,
+    hit_positions = np.flatnonzero(hit_rows.chunk >= 0)
+    final_ranks = np.full(len(hit_rows.cell), -1)
+    if "rank" in hit_rows.hits.cells:
+        final_ranks = np.nan_to_num(stated_ranks, nan=-1.0).astype(np.int64)
+        ordered_hits = hit_positions[
+            np.lexsort((final_ranks[hit_positions], hit_rows.cell[hit_positions]))
+        ]
+        is_misnumbered = np.zeros(len(final_ranks), dtype=bool)
+        is_misnumbered[ordered_hits] = final_ranks[ordered_hits] != hit_rows.within(ordered_hits)
+        hit_rows.hits.check(
+            is_misnumbered,
             "rank",
             "rank must count 0, 1, 2, … within a case, arm and depth",
             "number the hits from 0, or drop the column",
         )
-        return rank
-    worse = np.zeros(len(rank))
+        return final_ranks
+    tie_scores = np.zeros(len(final_ranks))
     if score:
-        worse = measurements[MEASURE_OF_SCORE[score]] * (1.0 if score == "l2" else -1.0)
-    later = np.where(np.isnan(measurements["s_rerank"]), np.inf, -measurements["s_rerank"])
-    order = hits[np.lexsort((worse[hits], later[hits], rows.cell[hits]))]
-    rank[order] = rows.within(order)
-    return rank
+        tie_scores = measurements[MEASURE_OF_SCORE[score]] * (1.0 if score == "l2" else -1.0)
+    rerank_order = np.where(np.isnan(measurements["s_rerank"]), np.inf, -measurements["s_rerank"])
+    ordered_hits = hit_positions[
+        np.lexsort(
+            (tie_scores[hit_positions], rerank_order[hit_positions], hit_rows.cell[hit_positions])
+        )
+    ]
+    final_ranks[ordered_hits] = hit_rows.within(ordered_hits)
+    return final_ranks
 
 
-def _hits_by_distance(rows: _Rows, measurements: Measurements, rank: Positions) -> Hits:
+def _hits_by_distance(hit_rows: _Rows, measurements: Measurements, final_ranks: Positions) -> Hits:
     """Hits by (l2, chunk), [Q, A, D, K].
 
     Those without a distance last, by rank: the order that their system gave.
     """
     reranked = ~np.isnan(measurements["s_rerank"])
-    n_reranked = np.bincount(rows.cell[reranked], minlength=rows.n_cells)
-    rows.hits.check(
-        reranked & (rank >= n_reranked[rows.cell]),
+    n_reranked = np.bincount(hit_rows.cell[reranked], minlength=hit_rows.n_cells)
+    hit_rows.hits.check(
+        reranked & (final_ranks >= n_reranked[hit_rows.cell]),
         "rank",
         "hits with s_rerank must come before those without",
         "correct or drop rank",
     )
-    rows.hits.faults.stop()
-    hits = np.flatnonzero(rows.chunk >= 0)
-    ties = np.where(np.isnan(measurements["l2"]), rank, rows.chunk)
-    order = hits[np.lexsort((ties[hits], measurements["l2"][hits], rows.cell[hits]))]
-    place = rows.within(order)
-    width = int(place.max(initial=0)) + 1
+    hit_rows.hits.faults.stop()
+    hit_positions = np.flatnonzero(hit_rows.chunk >= 0)
+    tie_breaks = np.where(np.isnan(measurements["l2"]), final_ranks, hit_rows.chunk)
+    ordered_hits = hit_positions[
+        np.lexsort(
+            (
+                tie_breaks[hit_positions],
+                measurements["l2"][hit_positions],
+                hit_rows.cell[hit_positions],
+            )
+        )
+    ]
+    cell_positions = hit_rows.within(ordered_hits)
+    n_columns = int(cell_positions.max(initial=0)) + 1
 
-    def laid(of: NDArray[Any], empty: float, kind: type[np.generic]) -> NDArray[Any]:
-        out = np.full((rows.n_cells, width), empty, dtype=kind)
-        out[rows.cell[order], place] = of[order]
-        return out.reshape(*rows.shape, width)
+    def laid(
+        row_values: NDArray[Any], empty_value: float, number_type: type[np.generic]
+    ) -> NDArray[Any]:
+        filled_array = np.full((hit_rows.n_cells, n_columns), empty_value, dtype=number_type)
+        filled_array[hit_rows.cell[ordered_hits], cell_positions] = row_values[ordered_hits]
+        return filled_array.reshape(*hit_rows.shape, n_columns)
 
-    similarity = {
+    source_columns = {
         "anchor_sim": "anchor_similarity",
         "sig_sim": "signature_similarity",
         "sig_sim_strict": "signature_similarity",
     }
-    floats = {
-        field: laid(measurements[similarity.get(field, field)], np.nan, np.float64)
-        for field in FLOAT_FIELDS
+    float_arrays = {
+        field_name: laid(
+            measurements[source_columns.get(field_name, field_name)], np.nan, np.float64
+        )
+        for field_name in FLOAT_FIELDS
     }
     return Hits(
-        chunk=laid(rows.chunk, -1, np.int32),
-        rank=laid(rank, -1, np.int32),
-        n_reranked=n_reranked.astype(np.int32).reshape(rows.shape),
-        **floats,
+        chunk=laid(hit_rows.chunk, -1, np.int32),
+        rank=laid(final_ranks, -1, np.int32),
+        n_reranked=n_reranked.astype(np.int32).reshape(hit_rows.shape),
+        **float_arrays,
     )

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.strict_yaml import load_yaml
 
-MAX_FRONT_MATTER = 2**16
-_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
+MAX_MATTER_CHARACTERS = 2**16
+_END_MARKS = {"---": ("---", "..."), "+++": ("+++",)}
 # How its first line begins, and few paragraphs do.
-_KEYS = {
+_KEY_PATTERNS = {
     "---": re.compile(r"[\"']?(?:[^\W\d][\w .-]*|<<)[\"']?:(?:\s|$)"),
     "+++": re.compile(r"[\w\"'.-]+\s*=|\["),
 }
@@ -33,67 +33,87 @@ class FrontMatter(NamedTuple):
 def front_matter(text: str) -> FrontMatter:
     """Tags and entities of a text's front matter, and the text after it.
 
-    Every scalar is a tag, as the string that stands there (`version: 1.10` is "1.10"). `entities`
+    Every scalar is a tag, as it is written (`version: 1.10` is "1.10"). `entities`
     is a list of strings. Other lists and mappings are no tags and are left out. A first line `---`
     without a key below is a horizontal rule. Keys that no line ends are text, with a note.
 
     Raises:
       InputError: keys and values are not valid, too long, have a tag of YAML, or name a key twice.
     """
-    first, _, rest = text.partition("\n")
-    mark, lines = first.rstrip(), rest.split("\n")
-    begin = next((line for line in lines if line.strip() and not line.startswith("#")), "")
-    if mark not in _ENDS or not _KEYS[mark].match(begin):
+    first_line, _, further_text = text.partition("\n")
+    matter_mark, text_lines = first_line.rstrip(), further_text.split("\n")
+    first_key_line = next(
+        (
+            text_line
+            for text_line in text_lines
+            if text_line.strip() and not text_line.startswith("#")
+        ),
+        "",
+    )
+    if matter_mark not in _END_MARKS or not _KEY_PATTERNS[matter_mark].match(first_key_line):
         return FrontMatter({}, (), text)
-    end = next((n for n, line in enumerate(lines) if line.rstrip() in _ENDS[mark]), None)
-    if end is None:
-        note = f"front matter without a line {mark} at its end is read as text"
-        return FrontMatter({}, (), text, notes=(note,))
-    stated = "\n".join(["", *lines[:end]])  # with the lines of the file
-    where = Where("", 2)
-    if len(stated) > MAX_FRONT_MATTER:
+    end_index = next(
+        (
+            line_index
+            for line_index, text_line in enumerate(text_lines)
+            if text_line.rstrip() in _END_MARKS[matter_mark]
+        ),
+        None,
+    )
+    if end_index is None:
+        unclosed_note = f"front matter without a line {matter_mark} at its end is read as text"
+        return FrontMatter({}, (), text, notes=(unclosed_note,))
+    matter_text = "\n".join(["", *text_lines[:end_index]])  # with the lines of the file
+    location = Where("", 2)
+    if len(matter_text) > MAX_MATTER_CHARACTERS:
         raise input_error(
-            where,
-            f"front matter must be at most {MAX_FRONT_MATTER} characters",
+            location,
+            f"front matter must be at most {MAX_MATTER_CHARACTERS} characters",
             "move what is no tag into the text",
-            str(len(stated)),
+            str(len(matter_text)),
         )
-    if mark == "---":
-        fields = load_yaml(stated, "", "front matter", as_texts=True)
+    if matter_mark == "---":
+        matter_fields = load_yaml(matter_text, "", "front matter", as_texts=True)
     else:
-        fields = _toml_fields(stated)
-    entities = fields.pop("entities", None) or []
+        matter_fields = _toml_fields(matter_text)
+    entities = matter_fields.pop("entities", None) or []
     if not isinstance(entities, list) or not all(
-        isinstance(name, str) and name.strip() for name in entities
+        isinstance(field_name, str) and field_name.strip() for field_name in entities
     ):
-        value = shown_value(entities)
+        field_value = shown_value(entities)
         raise input_error(
-            where,
+            location,
             "entities must be a list of strings",
             "write a list such as [Acme, Northmark]",
-            value,
+            field_value,
         )
-    texts = {str(name): _text(value) for name, value in fields.items()}
-    tags = {name: value for name, value in texts.items() if value.strip()}
-    return FrontMatter(tags, tuple(entities), "\n".join(lines[end + 1 :]))
+    field_texts = {
+        str(field_name): _text(field_value) for field_name, field_value in matter_fields.items()
+    }
+    matter_tags = {
+        field_name: field_value
+        for field_name, field_value in field_texts.items()
+        if field_value.strip()
+    }
+    return FrontMatter(matter_tags, tuple(entities), "\n".join(text_lines[end_index + 1 :]))
 
 
-def _text(value: object) -> str:
+def _text(scalar: object) -> str:
     """Text of a scalar; blank of a list or a table."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, date | datetime | time):
-        return value.isoformat()
-    return str(value) if isinstance(value, str | float | int) else ""
+    if isinstance(scalar, bool):
+        return str(scalar).lower()
+    if isinstance(scalar, date | datetime | time):
+        return scalar.isoformat()
+    return str(scalar) if isinstance(scalar, str | float | int) else ""
 
 
-def _toml_fields(stated: str) -> dict[str, Any]:
+def _toml_fields(toml_text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(stated, parse_float=str)  # as it is written
+        return tomllib.loads(toml_text, parse_float=str)  # as it is written
     except (RecursionError, ValueError) as error:
-        line = _TOML_LINE.search(str(error))
+        line_match = _TOML_LINE.search(str(error))
         raise input_error(
-            Where("", 2 if line is None else int(line[1])),
+            Where("", 2 if line_match is None else int(line_match[1])),
             "front matter must be valid TOML",
             "correct it; quote texts",
             shown_value(str(error)),

@@ -66,7 +66,7 @@ from raglab.store.cells import further_tag, json_value
 from raglab.store.chunking import cut_long_chunks
 from raglab.store.csv_tables import csv_records, table_text
 from raglab.store.document_files import (
-    DOCUMENTS,
+    DOCUMENT_ENDINGS,
     Limits,
     PlacedChunks,
     document_chunks,
@@ -99,12 +99,12 @@ from raglab.store.folders import check_link, files_below, is_folder
 from raglab.store.left_out import counted, warn_of_beside, warn_of_left_out
 from raglab.store.markdown import ascending
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
-from raglab.store.pictures import SUFFIXES, caption_file
+from raglab.store.pictures import PICTURE_SUFFIXES, caption_file
 from raglab.store.records import (
     CASE_NAMES,
     CHUNK_NAMES,
     LINE_NAMES,
-    MAX_NAME,
+    MAX_NAME_CHARACTERS,
     CaseRecord,
     Columns,
     Faults,
@@ -123,14 +123,14 @@ if TYPE_CHECKING:
 
 MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
-MAX_SECTION = 4_000  # characters of the headings above a chunk
-MAX_TAG = 10_000  # characters of a tag's value
-_LINES = (".jsonl", ".ndjson")
-_JSON = (".json",)
-_RECORDS = (*_LINES, *_JSON)
+MAX_SECTION_CHARACTERS = 4_000  # characters of the headings above a chunk
+MAX_TAG_CHARACTERS = 10_000  # characters of a tag's value
+_LINE_ENDINGS = (".jsonl", ".ndjson")
+_JSON_ENDINGS = (".json",)
+_RECORD_ENDINGS = (*_LINE_ENDINGS, *_JSON_ENDINGS)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
 Purpose = Literal["corpus", "cases"]
-_UNREAD = "files or links that cannot be read"
+_UNREAD_FILES = "files or links that cannot be read"
 _ERROR_KINDS = {BlankError: "documents without text", LabelsError: "tables of labels"}
 
 
@@ -246,46 +246,48 @@ def load_corpus(
       >>> dict(load_corpus(frame, columns={"text": "body"}).chunks[0].tags)
       {'product': 'Home'}
     """
-    tokens = token_limit(encoder, max_tokens, overlap)
+    token_settings = token_limit(encoder, max_tokens, overlap)
     check_encoding(encoding)
-    place = Path(source) if isinstance(source, str | Path) else None
+    source_path = Path(source) if isinstance(source, str | Path) else None
     # Rows of a table are chunks already, and are not cut.
-    if place is None or _is_chunk_table(place, columns, max_file_bytes, encoding):
-        table = tables.read_table(
+    if source_path is None or _is_chunk_table(source_path, columns, max_file_bytes, encoding):
+        source_table = tables.read_table(
             source, CHUNK_NAMES, columns, max_file_bytes=max_file_bytes, encoding=encoding
         )
-        return _table_corpus(table, tables.FRAME if place is None else place.stem, columns)
-    _check_no_columns(columns, place)
+        return _table_corpus(
+            source_table, tables.FRAME_NAME if source_path is None else source_path.stem, columns
+        )
+    _check_no_columns(columns, source_path)
     with BlockReader(is_cached=cache is not None) as reader:
         limits = Limits(
-            tokens,
+            token_settings,
             reader,
             max_line_bytes,
             max_file_bytes,
             pdf,
-            follow_links or not is_folder(place),
+            follow_links or not is_folder(source_path),
             encoding=encoding,
         )
-        corpus = _collection(place, limits)
+        corpus = _collection(source_path, limits)
     if reader.notes:
         warn_user(visible(counted({"notes on documents": reader.notes})))
     return corpus
 
 
-def _collection(place: Path, limits: Limits) -> Corpus:
+def _collection(source_path: Path, limits: Limits) -> Corpus:
     """Corpus of a folder or a file that is no table of chunks."""
-    inside = is_folder(place)
-    name = place.resolve().name if inside else place.stem
+    is_in_folder = is_folder(source_path)
+    corpus_name = source_path.resolve().name if is_in_folder else source_path.stem
     # What a person names has a fixed place; only a folder without it is searched for documents.
-    if inside and (place / "documents").is_dir():
-        documents = check_link(place / "documents", follow_links=limits.follow_links)
-        warn_of_beside(place, follow_links=limits.follow_links)
-        return _unique_chunks(name, _folder(documents, limits), str(place))
-    file = _file_in(place, "corpus", limits)
-    if file is None and inside:
-        return _unique_chunks(name, _folder(place, limits), str(place))
-    file = place if file is None else file
-    return _corpus(file, name, limits)
+    if is_in_folder and (source_path / "documents").is_dir():
+        documents_folder = check_link(source_path / "documents", follow_links=limits.follow_links)
+        warn_of_beside(source_path, follow_links=limits.follow_links)
+        return _unique_chunks(corpus_name, _folder(documents_folder, limits), str(source_path))
+    corpus_file = _file_in(source_path, "corpus", limits)
+    if corpus_file is None and is_in_folder:
+        return _unique_chunks(corpus_name, _folder(source_path, limits), str(source_path))
+    corpus_file = source_path if corpus_file is None else corpus_file
+    return _corpus(corpus_file, corpus_name, limits)
 
 
 def save_corpus(corpus: Corpus, path: str | Path) -> None:
@@ -300,27 +302,39 @@ def save_corpus(corpus: Corpus, path: str | Path) -> None:
     Raises:
       InputError: a chunk would not load again, or the folder cannot be written.
     """
-    records = []
+    chunk_records = []
     for chunk in corpus.chunks:
-        lists = {"entities": list(chunk.entities), "section": list(chunk.section)}
-        fields = {"id": chunk.chunk_id, **chunk._asdict(), "tags": dict(chunk.tags), **lists}
-        records.append(
-            {key: fields[key] for key in _CHUNK_KEYS if fields[key] not in (None, {}, [])}
+        list_fields = {"entities": list(chunk.entities), "section": list(chunk.section)}
+        chunk_fields = {
+            "id": chunk.chunk_id,
+            **chunk._asdict(),
+            "tags": dict(chunk.tags),
+            **list_fields,
+        }
+        chunk_records.append(
+            {
+                field_name: chunk_fields[field_name]
+                for field_name in _CHUNK_KEYS
+                if chunk_fields[field_name] not in (None, {}, [])
+            }
         )
-    lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 2))
-    _unique_chunks(corpus.name, _line_chunks(lines), str(path))
-    write_lines([{"corpus": corpus.name}, *records], Path(path))
+    chunk_lines = (
+        JsonLine(Where(str(path), line_number), chunk_record)
+        for line_number, chunk_record in enumerate(chunk_records, 2)
+    )
+    _unique_chunks(corpus.name, _line_chunks(chunk_lines), str(path))
+    write_lines([{"corpus": corpus.name}, *chunk_records], Path(path))
 
 
 def hash_corpus(corpus: Corpus) -> str:
     """SHA-256, 64 hex digits, over the canonical JSON of name and chunks in their order."""
     digest = sha256(canonical_text({"corpus": corpus.name}, Where(corpus.name)).encode())
     for chunk in corpus.chunks:
-        fields = {**chunk._asdict(), "tags": dict(chunk.tags)}
+        chunk_fields = {**chunk._asdict(), "tags": dict(chunk.tags)}
         if not chunk.section:  # older than sections: the hash of a corpus without any stays
-            del fields["section"]
+            del chunk_fields["section"]
         digest.update(
-            b"\n" + canonical_text(fields, Where(corpus.name, id=chunk.chunk_id)).encode()
+            b"\n" + canonical_text(chunk_fields, Where(corpus.name, id=chunk.chunk_id)).encode()
         )
     return digest.hexdigest()
 
@@ -331,75 +345,107 @@ def _file_in(folder: Path, purpose: Purpose, limits: Limits) -> Path | None:
     Raises:
       InputError: several files have the name and the content of a form.
     """
-    for form in FORMATS.values():
-        pattern = getattr(form, f"{purpose}_file")
-        if not pattern:
+    for file_format in FORMATS.values():
+        name_pattern = getattr(file_format, f"{purpose}_file")
+        if not name_pattern:
             continue
-        files = sorted(filter(Path.is_file, folder.glob(pattern)))
-        if "*" in pattern:
-            files = [
-                path
-                for path in files
-                if form.matches(
+        matching_paths = sorted(filter(Path.is_file, folder.glob(name_pattern)))
+        if "*" in name_pattern:
+            matching_paths = [
+                file_path
+                for file_path in matching_paths
+                if file_format.matches(
                     next(
-                        json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+                        json_lines(
+                            file_path, limits.max_line_bytes, follow_links=limits.follow_links
+                        )
                     ).record
                 )
             ]
-        if len(files) > 1:
+        if len(matching_paths) > 1:
             raise input_error(
                 folder,
-                f"a folder must hold one file {pattern}",
+                f"a folder must hold one file {name_pattern}",
                 "give the path of one",
-                shown_value(", ".join(map(str, files))),
+                shown_value(", ".join(map(str, matching_paths))),
             )
-        if files:
-            return check_link(files[0], follow_links=limits.follow_links)
+        if matching_paths:
+            return check_link(matching_paths[0], follow_links=limits.follow_links)
     return None
 
 
-def _read(path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader, Any, str]:
+def _read(file_path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Reader, Any, str]:
     """Form of a file, its reader, what that takes, and the name that its first line states, or ''.
 
     Raises:
       InputError: no form reads such a file for the purpose.
     """
-    ending, name = path.suffix.lower(), ""
-    if ending in (*_LINES, *_JSON):
-        check_no_encoding(limits.encoding, str(path))
-    content: Any = path.name
-    probe = content
-    if ending in _LINES:
-        lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
-        first = next(lines)
-        if purpose == "corpus" and first.record.keys() == {"corpus"}:
-            name, first = str(first.record["corpus"]), next(lines, first)
-        content, probe = chain([first], lines), first.record
-    elif ending in _JSON:
-        content = probe = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    forms = [form for form in FORMATS.values() if getattr(form, purpose)]
-    for form in forms:
-        if ending in form.endings and form.matches(probe):
-            return form, getattr(form, purpose), content, name
-    known = [form.mark or form.cases_file or ", ".join(form.endings) for form in forms]
-    kinds = ", ".join((*tables.ENDINGS, *known))
-    rule = f"{purpose} must be a folder, a DataFrame, or a file: {kinds}"
-    value = ", ".join(probe) if isinstance(probe, dict) else probe
-    if not path.exists():
-        value = "a path that does not exist"
-    raise input_error(path, rule, "check the path, or its form", shown_value(value))
+    suffix, corpus_name = file_path.suffix.lower(), ""
+    if suffix in (*_LINE_ENDINGS, *_JSON_ENDINGS):
+        check_no_encoding(limits.encoding, str(file_path))
+    content: Any = file_path.name
+    first_content = content
+    if suffix in _LINE_ENDINGS:
+        json_records = json_lines(
+            file_path, limits.max_line_bytes, follow_links=limits.follow_links
+        )
+        first_line = next(json_records)
+        if purpose == "corpus" and first_line.record.keys() == {"corpus"}:
+            corpus_name, first_line = (
+                str(first_line.record["corpus"]),
+                next(json_records, first_line),
+            )
+        content, first_content = chain([first_line], json_records), first_line.record
+    elif suffix in _JSON_ENDINGS:
+        content = first_content = read_json(
+            file_path, limits.max_file_bytes, follow_links=limits.follow_links
+        )
+    formats = [file_format for file_format in FORMATS.values() if getattr(file_format, purpose)]
+    for file_format in formats:
+        if suffix in file_format.endings and file_format.matches(first_content):
+            return file_format, getattr(file_format, purpose), content, corpus_name
+    format_marks = [
+        file_format.mark or file_format.cases_file or ", ".join(file_format.endings)
+        for file_format in formats
+    ]
+    accepted_kinds = ", ".join((*tables.TABLE_ENDINGS, *format_marks))
+    rule = f"{purpose} must be a folder, a DataFrame, or a file: {accepted_kinds}"
+    shown_content = ", ".join(first_content) if isinstance(first_content, dict) else first_content
+    if not file_path.exists():
+        shown_content = "a path that does not exist"
+    raise input_error(file_path, rule, "check the path, or its form", shown_value(shown_content))
 
 
 def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     """Chunks of the documents of a folder; what is left out is counted once."""
-    forms = (form for form in FORMATS.values() if form.corpus is not None)
-    endings = tuple(ending for form in forms for ending in form.endings if ending not in _RECORDS)
-    below, problems, passed_over = files_below(folder, follow_links=limits.follow_links)
-    tags_file = below.pop(TAGS_FILE, None)
-    files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
-    captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
-    files = {source: path for source, path in files.items() if path not in captions}
-    if not files and not problems:
+    formats = (file_format for file_format in FORMATS.values() if file_format.corpus is not None)
+    endings = tuple(
+        ending
+        for file_format in formats
+        for ending in file_format.endings
+        if ending not in _RECORD_ENDINGS
+    )
+    folder_paths, path_errors, kinds_passed_over = files_below(
+        folder, follow_links=limits.follow_links
+    )
+    tags_file = folder_paths.pop(TAGS_FILE, None)
+    document_paths = {
+        source: file_path
+        for source, file_path in folder_paths.items()
+        if file_path.suffix.lower() in endings
+    }
+    # The caption of a picture is a part of that picture, and no document of its own.
+    caption_paths = {
+        caption_file(file_path)
+        for file_path in document_paths.values()
+        if file_path.suffix.lower() in PICTURE_SUFFIXES
+    }
+    document_paths = {
+        source: file_path
+        for source, file_path in document_paths.items()
+        if file_path not in caption_paths
+    }
+    if not document_paths and not path_errors:
         raise input_error(
             folder,
             f"a folder must hold documents ({', '.join(endings)}) or corpus.jsonl",
@@ -409,140 +455,179 @@ def _folder(folder: Path, limits: Limits) -> list[tuple[Where, Chunk]]:
     limits = limits._replace(
         without_labels=True, encoding=likely_encoding(limits.encoding, limits.reader.notes)
     )
-    tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
-    placed: list[tuple[Where, Chunk]] = []
-    errors = [*problems.values()]
+    tags_by_source = stated_tags(
+        tags_file, document_paths, limits.max_file_bytes, follow_links=limits.follow_links
+    )
+    placed_chunks: list[tuple[Where, Chunk]] = []
+    errors = [*path_errors.values()]
     # One bad file does not stop a folder, and all that is wrong is named at once: a person mends it
     # in one go.
-    for source, path in progress(files.items(), "read documents", "file", total=len(files)):
+    for source, file_path in progress(
+        document_paths.items(), "read documents", "file", total=len(document_paths)
+    ):
         try:
-            chunks = []
-            for where, chunk in _document_chunks(path, source, limits):
-                chunks.append((where, with_tags(chunk, tags.get(source))))
-                _check_lengths(chunks[-1][1], where)
-            placed += chunks
+            tagged_chunks = []
+            for location, chunk in _document_chunks(file_path, source, limits):
+                tagged_chunks.append((location, with_tags(chunk, tags_by_source.get(source))))
+                _check_lengths(tagged_chunks[-1][1], location)
+            placed_chunks += tagged_chunks
         except InputError as error:
             errors.append(error)
-    left_out: defaultdict[str, list[str]] = defaultdict(list)
-    for problem in errors:
-        left_out[_ERROR_KINDS.get(type(problem), _UNREAD)].append(str(problem))
-    if not placed:
-        raise errors[0] if len(errors) == 1 else InputError(f"{folder}: {counted(left_out)}")
-    for path in below.values():
-        if path.suffix.lower() not in endings:
-            left_out[path.suffix.lower() or "without an ending"].append("")
-    for kind in passed_over.elements():
-        left_out[kind].append("")
-    warn_of_left_out(folder, left_out)
-    return placed
+    reasons_by_kind: defaultdict[str, list[str]] = defaultdict(list)
+    for file_error in errors:
+        reasons_by_kind[_ERROR_KINDS.get(type(file_error), _UNREAD_FILES)].append(str(file_error))
+    # An unreadable file is a warning as long as any other can be read.
+    if not placed_chunks:
+        raise errors[0] if len(errors) == 1 else InputError(f"{folder}: {counted(reasons_by_kind)}")
+    for file_path in folder_paths.values():
+        if file_path.suffix.lower() not in endings:
+            reasons_by_kind[file_path.suffix.lower() or "without an ending"].append("")
+    for left_out_kind in kinds_passed_over.elements():
+        reasons_by_kind[left_out_kind].append("")
+    warn_of_left_out(folder, reasons_by_kind)
+    return placed_chunks
 
 
-def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
+def _document_chunks(file_path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     if not is_unicode(source):
         raise input_error(
-            path,
+            file_path,
             "a document's name must be Unicode",
             "rename the file",
             shown_value(source),
         )
-    placed: PlacedChunks = _read(path, limits, "corpus")[1](source, path, limits)
-    return placed
+    placed_chunks: PlacedChunks = _read(file_path, limits, "corpus")[1](source, file_path, limits)
+    return placed_chunks
 
 
-def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
+def _corpus(file_path: Path, default_name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
-    if path.suffix.lower() not in _RECORDS:
-        return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
-    form, reader, content, stated = _read(path, limits, "corpus")
-    placed = [*reader(content, path, limits)]
-    if form.is_long:  # documents of a published set come as one text each
-        chunks = [chunk for _, chunk in placed]
-        cut = cut_long_chunks(chunks, limits.tokens())
-        placed = [(placed[place][0], chunk) for place, chunk in cut]
-    return _unique_chunks(stated or name, placed, str(path))
+    if file_path.suffix.lower() not in _RECORD_ENDINGS:
+        return _unique_chunks(
+            default_name, _document_chunks(file_path, file_path.name, limits), str(file_path)
+        )
+    file_format, reader, content, stated_name = _read(file_path, limits, "corpus")
+    placed_chunks = [*reader(content, file_path, limits)]
+    if file_format.is_long:  # documents of a published set come as one text each
+        chunks = [chunk for _, chunk in placed_chunks]
+        cut_chunks = cut_long_chunks(chunks, limits.tokens())
+        placed_chunks = [(placed_chunks[position][0], chunk) for position, chunk in cut_chunks]
+    return _unique_chunks(stated_name or default_name, placed_chunks, str(file_path))
 
 
-def _page_chunks(lines: Iterable[JsonLine], _: Path, limits: Limits) -> PlacedChunks:
+def _page_chunks(json_records: Iterable[JsonLine], _: Path, limits: Limits) -> PlacedChunks:
     """Chunks of lines of JSON that are a document each."""
-    for line in lines:
-        where, record, tags = read_document_line(line)
+    for json_line in json_records:
+        location, record, document_tags = read_document_line(json_line)
         pages = [Page(page.page, page.label, page.text) for page in record.pages]
-        ascending((page.number, where) for page in pages)
-        if record.source.lower().endswith(DOCUMENTS["Markdown"]):
-            blocks = tuple(
+        ascending((page.number, location) for page in pages)
+        if record.source.lower().endswith(DOCUMENT_ENDINGS["Markdown"]):
+            document_blocks = tuple(
                 block._replace(page=page.number, label=page.label)
                 for page in pages
                 for block in limits.reader.blocks(
-                    "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
+                    "Markdown page", page.text.encode(), f"{location.file}, line {location.line}"
                 ).blocks
             )
         else:
-            blocks = text_blocks(pages)
+            document_blocks = text_blocks(pages)
         entities = tuple(record.entities or ())
-        document = DocumentBlocks(tags.get("title", ""), blocks, tags, entities)
-        yield from document_chunks(record.source, document, where, limits)
+        document = DocumentBlocks(
+            document_tags.get("title", ""), document_blocks, document_tags, entities
+        )
+        yield from document_chunks(record.source, document, location, limits)
 
 
-def _check_lengths(chunk: Chunk, where: Where) -> None:
+def _check_lengths(chunk: Chunk, location: Where) -> None:
     """Stop at names no index, message or log could hold, and at more than a chunk can be about."""
-    names = (chunk.chunk_id, chunk.source, chunk.page_label or "", *chunk.entities, *chunk.tags)
-    for what, size, most in (
-        ("a name", max(map(len, names)), MAX_NAME),
-        ("the headings", len(chunk.section_path), MAX_SECTION),
-        ("a tag", max(map(len, chunk.tags.values()), default=0), MAX_TAG),
+    chunk_names = (
+        chunk.chunk_id,
+        chunk.source,
+        chunk.page_label or "",
+        *chunk.entities,
+        *chunk.tags,
+    )
+    for measured_part, length, max_length in (
+        ("a name", max(map(len, chunk_names)), MAX_NAME_CHARACTERS),
+        ("the headings", len(chunk.section_path), MAX_SECTION_CHARACTERS),
+        ("a tag", max(map(len, chunk.tags.values()), default=0), MAX_TAG_CHARACTERS),
         ("the list of entities", len(chunk.entities), MAX_ENTITIES),
         ("the list of tags", len(chunk.tags), MAX_TAGS),
     ):
-        if size > most:
+        if length > max_length:
             raise input_error(
-                where, f"{what} of a chunk must be at most {most} long", "shorten it", str(size)
+                location,
+                f"{measured_part} of a chunk must be at most {max_length} long",
+                "shorten it",
+                str(length),
             )
 
 
 def _unique_chunks(
-    name: str, placed: Iterable[tuple[Where, Chunk]], file: str, faults: Faults | None = None
+    corpus_name: str,
+    placed_chunks: Iterable[tuple[Where, Chunk]],
+    file_name: str,
+    faults: Faults | None = None,
 ) -> Corpus:
     faults = Faults("chunks") if faults is None else faults
-    ids: set[str] = set()
+    chunk_ids: set[str] = set()
     chunks = []
     pictures = {}
-    for where, chunk in placed:
-        if chunk.chunk_id in ids:
+    for location, chunk in placed_chunks:
+        if chunk.chunk_id in chunk_ids:
             faults.add(
-                where,
+                location,
                 "a chunk's id must be unique",
                 "rename or remove one",
                 f"{shown_value(chunk.chunk_id)} again",
             )
-        ids.add(chunk.chunk_id)
-        _check_lengths(chunk, where)
+        chunk_ids.add(chunk.chunk_id)
+        _check_lengths(chunk, location)
         chunks.append(chunk)
         # read from the picture itself, not from JSON lines
-        if where.file.lower().endswith(SUFFIXES):
-            pictures[chunk.chunk_id] = where.file
+        if location.file.lower().endswith(PICTURE_SUFFIXES):
+            pictures[chunk.chunk_id] = location.file
     faults.stop()
     if not chunks:
-        raise input_error(file, "a corpus must have at least one chunk", "add documents", "none")
-    return Corpus(name, tuple(chunks), pictures)
+        raise input_error(
+            file_name, "a corpus must have at least one chunk", "add documents", "none"
+        )
+    return Corpus(corpus_name, tuple(chunks), pictures)
 
 
-def _table_corpus(table: tables.SourceTable, name: str, columns: Columns) -> Corpus:
+def _table_corpus(source_table: tables.SourceTable, corpus_name: str, columns: Columns) -> Corpus:
     """Corpus of a table with a row a chunk; further columns are tags."""
     faults = Faults()
-    places = tables.place_columns(
-        table.name, table.columns, CHUNK_NAMES, columns, faults, required=["text"], near_names={}
+    placed_columns = tables.place_columns(
+        source_table.name,
+        source_table.columns,
+        CHUNK_NAMES,
+        columns,
+        faults,
+        required=["text"],
+        near_names={},
     )
     faults.stop()
-    placed = []
-    for line in tables.table_lines(table, places, faults, further_tag, "c"):
-        further = {key: line.record[key] for key in places.further if key in line.record}
-        record = {key: value for key, value in line.record.items() if key not in further}
-        tags = record.get("tags", {})
-        if isinstance(tags, Mapping):
-            record["tags"] = {**tags, **further}
-        placed.append(read_chunk(line._replace(record=record), faults, places.heads))
-    return _unique_chunks(name, filter(None, placed), table.name, faults)
+    placed_chunks = []
+    for table_line in tables.table_lines(source_table, placed_columns, faults, further_tag, "c"):
+        further_tags = {
+            column_name: table_line.record[column_name]
+            for column_name in placed_columns.further
+            if column_name in table_line.record
+        }
+        record = {
+            column_name: cell_value
+            for column_name, cell_value in table_line.record.items()
+            if column_name not in further_tags
+        }
+        row_tags = record.get("tags", {})
+        if isinstance(row_tags, Mapping):
+            record["tags"] = {**row_tags, **further_tags}
+        placed_chunks.append(
+            read_chunk(table_line._replace(record=record), faults, placed_columns.heads)
+        )
+    return _unique_chunks(corpus_name, filter(None, placed_chunks), source_table.name, faults)
 
 
 def load_cases(
@@ -607,9 +692,9 @@ def load_cases(
       ('a.md', 'b.md#2')
     """
     check_encoding(encoding)
-    place = Path(source) if isinstance(source, str | Path) else None
-    if place is None or tables.is_table(place):
-        table = tables.read_table(
+    source_path = Path(source) if isinstance(source, str | Path) else None
+    if source_path is None or tables.is_table(source_path):
+        source_table = tables.read_table(
             source,
             CASE_NAMES,
             columns,
@@ -618,118 +703,145 @@ def load_cases(
             remedy=CASES_ENCODING_REMEDY,
         )
         faults = Faults()
-        places = tables.place_columns(
-            table.name,
-            table.columns,
+        placed_columns = tables.place_columns(
+            source_table.name,
+            source_table.columns,
             CASE_NAMES,
             columns,
             faults,
             required=("query", "expect_status"),
         )
         # further columns go to `extra`
-        lines = tables.table_lines(table, places, faults, json_value, "q")
-        cases = _own_cases(lines, table.name, places, places.heads, columns, faults)
+        case_lines = tables.table_lines(source_table, placed_columns, faults, json_value, "q")
+        cases = _own_cases(
+            case_lines, source_table.name, placed_columns, placed_columns.heads, columns, faults
+        )
         return with_earlier_turns(cases, turns)
     limits = Limits(
         max_line_bytes=max_line_bytes,
         max_file_bytes=max_file_bytes,
-        follow_links=follow_links or not is_folder(place),
+        follow_links=follow_links or not is_folder(source_path),
         encoding=encoding,
     )
-    file = _file_in(place, "cases", limits)
-    path = place if file is None else file
-    form, reader, content, _ = _read(path, limits, "cases")
-    if form is FORMATS["cases"]:
-        cases = _line_cases(content, str(path), columns)
+    cases_file = _file_in(source_path, "cases", limits)
+    file_path = source_path if cases_file is None else cases_file
+    file_format, reader, content, _ = _read(file_path, limits, "cases")
+    if file_format is FORMATS["cases"]:
+        cases = _line_cases(content, str(file_path), columns)
     else:
-        _check_no_columns(columns, place)
-        cases = labelled_set(reader(content, path, limits), str(place))
+        _check_no_columns(columns, source_path)
+        cases = labelled_set(reader(content, file_path, limits), str(source_path))
     return with_earlier_turns(cases, turns)
 
 
-def _line_cases(lines: Iterable[JsonLine], name: str, columns: Columns) -> tuple[Case, ...]:
+def _line_cases(
+    json_records: Iterable[JsonLine], source_name: str, columns: Columns
+) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form; query may be question, and expect_status label."""
-    faults, every = Faults("cases"), []
+    faults, renamed_lines = Faults("cases"), []
     aliases = {"question": "query", "label": "expect_status"}
-    for line in lines:
-        record = {aliases.get(key, key): of for key, of in line.record.items()}
-        if len(record) < len(line.record):
+    for json_line in json_records:
+        record = {
+            aliases.get(field_name, field_name): record_value
+            for field_name, record_value in json_line.record.items()
+        }
+        if len(record) < len(json_line.record):
             faults.add(
-                line.where,
+                json_line.where,
                 "a case must have query or question, expect_status or label",
                 "take one away",
                 "both",
             )
-        every.append(line._replace(record=record))
-    keys = dict.fromkeys(key for line in every for key in line.record)
-    places = tables.place_columns(
-        name,
-        keys,
+        renamed_lines.append(json_line._replace(record=record))
+    line_keys = dict.fromkeys(
+        field_name for json_line in renamed_lines for field_name in json_line.record
+    )
+    placed_columns = tables.place_columns(
+        source_name,
+        line_keys,
         LINE_NAMES,
         columns,
         faults,
-        required=("id", "query", "expect_status") if every else (),
+        required=("id", "query", "expect_status") if renamed_lines else (),
     )
-    if places.left_out:
-        warn_user(visible(f"{name}: left out: {', '.join(map(shown_value, places.left_out))}."))
-    fields = {head: field for field, head in places.heads.items()}
-    fields |= {head: head for head in places.further}
-    named = (
-        line._replace(
-            record={fields[key]: value for key, value in line.record.items() if key in fields}
+    if placed_columns.left_out:
+        warn_user(
+            visible(
+                f"{source_name}: left out: {', '.join(map(shown_value, placed_columns.left_out))}."
+            )
         )
-        for line in every
+    fields_by_key = {line_key: case_field for case_field, line_key in placed_columns.heads.items()}
+    fields_by_key |= {line_key: line_key for line_key in placed_columns.further}
+    mapped_lines = (
+        json_line._replace(
+            record={
+                fields_by_key[field_name]: field_value
+                for field_name, field_value in json_line.record.items()
+                if field_name in fields_by_key
+            }
+        )
+        for json_line in renamed_lines
     )
-    return _own_cases(named, name, places, None, columns, faults)
+    return _own_cases(mapped_lines, source_name, placed_columns, None, columns, faults)
 
 
 def _own_cases(
-    lines: Iterable[JsonLine],
-    name: str,
-    places: tables.Places,
-    heads: Columns,
+    case_lines: Iterable[JsonLine],
+    source_name: str,
+    placed_columns: tables.Places,
+    heads_by_field: Columns,
     columns: Columns,
     faults: Faults,
 ) -> tuple[Case, ...]:
     """Cases of records with our names; all of them have a label."""
-    if "query" not in places.heads:
+    if "query" not in placed_columns.heads:
         faults.stop()  # no row is read
-    model = LabelledRecord if "expect_status" in places.heads else CaseRecord
-    placed = [read_case(line, faults, heads, model) for line in lines]
+    record_model = LabelledRecord if "expect_status" in placed_columns.heads else CaseRecord
+    placed_cases = [
+        read_case(case_line, faults, heads_by_field, record_model) for case_line in case_lines
+    ]
     return labelled_set(
-        filter(None, placed), name, own=True, known=(columns or {}).values(), faults=faults
+        filter(None, placed_cases),
+        source_name,
+        in_our_form=True,
+        stated_extras=(columns or {}).values(),
+        faults=faults,
     )
 
 
-def _line_chunks(lines: Iterable[JsonLine], *_: object) -> PlacedChunks:
+def _line_chunks(chunk_lines: Iterable[JsonLine], *_: object) -> PlacedChunks:
     """Chunks of lines of JSON in our form."""
     faults = Faults("chunks")
-    placed = [read_chunk(line, faults) for line in lines]
+    placed_chunks = [read_chunk(chunk_line, faults) for chunk_line in chunk_lines]
     faults.stop()
-    return filter(None, placed)
+    return filter(None, placed_chunks)
 
 
 def _is_chunk_table(
-    path: Path, columns: Columns, max_file_bytes: int, encoding: str | None
+    table_path: Path, columns: Columns, max_file_bytes: int, encoding: str | None
 ) -> bool:
     """Whether a file is a table with a row a chunk, and no document.
 
-    TSV or Parquet, or CSV with a head `text` or with a map.
+    TSV or Parquet, or CSV with a head `table_content` or with a map.
     """
-    if path.suffix.lower() != ".csv" or columns is not None or not tables.is_table(path):
-        return tables.is_table(path)
-    text = table_text(path, max_file_bytes, encoding=encoding)
-    return "text" in map(str.strip, csv_records(text, path)[0].cells)
+    if (
+        table_path.suffix.lower() != ".csv"
+        or columns is not None
+        or not tables.is_table(table_path)
+    ):
+        return tables.is_table(table_path)
+    table_content = table_text(table_path, max_file_bytes, encoding=encoding)
+    return "text" in map(str.strip, csv_records(table_content, table_path)[0].cells)
 
 
-def _check_no_columns(columns: Columns, place: Path) -> None:
+def _check_no_columns(columns: Columns, source_path: Path) -> None:
     """Refuse a map of columns where there are none."""
     if columns is not None:
         raise input_error(
-            place,
-            f"columns must come with a DataFrame or a file {', '.join(tables.ENDINGS)}",
+            source_path,
+            f"columns must come with a DataFrame or a file {', '.join(tables.TABLE_ENDINGS)}",
             "leave columns out, or check the path",
-            shown_value(place.name),
+            shown_value(source_path.name),
         )
 
 
@@ -745,40 +857,46 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     Raises:
       InputError: a case would not load again, or the folder cannot be written.
     """
-    records = [case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
-    lines = [JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1)]
+    case_records = [
+        case_record(case, Where(str(path), line_number, case.id))
+        for line_number, case in enumerate(cases, 1)
+    ]
+    case_lines = [
+        JsonLine(Where(str(path), line_number), case_fields)
+        for line_number, case_fields in enumerate(case_records, 1)
+    ]
     with warnings.catch_warnings():
         # what a warning says of cases at hand was said when they were loaded
         warnings.simplefilter("ignore")
-        _line_cases(lines, str(path), None)
-    write_lines(records, Path(path))
+        _line_cases(case_lines, str(path), None)
+    write_lines(case_records, Path(path))
 
 
 # In this order the files of a folder are looked for, and the first record of a file is asked. A
 # record of BEIR's or MT-RAG's is theirs whatever else it has.
 FORMATS: dict[str, Format] = {
     "cases": Format(
-        _LINES,
+        _LINE_ENDINGS,
         cases=lambda *_: (),  # `_line_cases` reads them, by the columns of its caller
         matches=lambda record: not (is_mtrag(record) or is_beir(record)),
         cases_file="cases.jsonl",
     ),
     "documents": Format(
-        _LINES,
+        _LINE_ENDINGS,
         corpus=_page_chunks,
         matches=lambda record: "pages" in record and not is_beir(record),
         mark="pages (a document)",
         corpus_file="corpus.jsonl",
     ),
     "chunks": Format(
-        _LINES,
+        _LINE_ENDINGS,
         corpus=_line_chunks,
         matches=lambda record: "text" in record and not is_beir(record),
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",
     ),
     "BEIR": Format(
-        _LINES,
+        _LINE_ENDINGS,
         corpus=beir_chunks,
         cases=beir_cases,
         matches=is_beir,
@@ -788,7 +906,7 @@ FORMATS: dict[str, Format] = {
         is_long=True,
     ),
     "SQuAD": Format(
-        _JSON,
+        _JSON_ENDINGS,
         corpus=squad_chunks,
         cases=squad_cases,
         matches=is_squad,
@@ -796,14 +914,14 @@ FORMATS: dict[str, Format] = {
         is_long=True,
     ),
     "CLINC150": Format(
-        _JSON,
+        _JSON_ENDINGS,
         cases=clinc_cases,
         matches=is_clinc,
         mark="CLINC150 (keys train, oos_train, …)",
         cases_file="data_full.json",
     ),
     "MT-RAG": Format(
-        _LINES,
+        _LINE_ENDINGS,
         corpus=mtrag_chunks,
         cases=mtrag_cases,
         matches=is_mtrag,
@@ -813,6 +931,6 @@ FORMATS: dict[str, Format] = {
     ),
     **{
         name: Format(endings, corpus=partial(read_document, name))
-        for name, endings in DOCUMENTS.items()
+        for name, endings in DOCUMENT_ENDINGS.items()
     },
 }

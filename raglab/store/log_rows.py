@@ -25,18 +25,18 @@ LONGEST_NAME = 200  # characters of a name
 LONGEST_LISTED = 2_000
 LONGEST_TEXT = 16 * 2**20  # bytes in UTF-8 of any other text, and of JSON
 LONGEST_TIME = 40
-REMEDY = "restore a copy"
-_LIMITS = {
+COPY_REMEDY = "restore a copy"
+_LENGTH_LIMITS = {
     "name": (LONGEST_NAME, "characters"),
     "time": (LONGEST_TIME, "characters"),
     "listed": (LONGEST_LISTED, "bytes in UTF-8"),
     "text": (LONGEST_TEXT, "bytes in UTF-8"),
     "json": (LONGEST_TEXT, "bytes in UTF-8"),
 }
-_TYPES: Mapping[str, Any] = {"whole": int, "number": int | float}  # others are texts
-_MOST_WHOLE = 2**63
+_NUMBER_TYPES: Mapping[str, Any] = {"whole": int, "number": int | float}  # others are texts
+_INTEGER_LIMIT = 2**63
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-_BATCH = 1000  # rows that are read at a time
+_BATCH_ROWS = 1000  # rows that are read at a time
 
 
 class Column(NamedTuple):
@@ -75,17 +75,19 @@ class EventTable:
     def kinds(self) -> Mapping[str, str]:
         """Kind of each column; `listed` for a text that is found by its value, `time` for `at`."""
         return ({"seq": "whole", "at": "time"} if self.key is None else {}) | {
-            column.name: "listed" if column.listed and column.kind == "text" else column.kind
-            for column in self.columns
+            table_column.name: "listed"
+            if table_column.listed and table_column.kind == "text"
+            else table_column.kind
+            for table_column in self.columns
         }
 
     @cached_property
     def missing(self) -> frozenset[str]:
         """Columns that may be null."""
-        return frozenset(column.name for column in self.columns if column.missing)
+        return frozenset(table_column.name for table_column in self.columns if table_column.missing)
 
 
-def encode_row(row: Mapping[str, Any], table: EventTable) -> dict[str, Any]:
+def encode_row(table_row: Mapping[str, Any], event_table: EventTable) -> dict[str, Any]:
     """Row as every database can hold it.
 
     JSON as text with every digit, whole numbers and numbers as what they are.
@@ -95,90 +97,108 @@ def encode_row(row: Mapping[str, Any], table: EventTable) -> dict[str, Any]:
         no Unicode, that has a NUL or is too long, a whole number beyond 64 bits, a number that is
         not finite.
     """
-    return {name: _encode(name, value, table.kinds[name]) for name, value in row.items()}
+    return {
+        column_name: _encode(column_name, cell_value, event_table.kinds[column_name])
+        for column_name, cell_value in table_row.items()
+    }
 
 
-def _encode(name: str, value: Any, kind: str) -> Any:  # noqa: ANN401 - a value of a column
-    if kind == "json":
-        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    if value is None:
+def _encode(column_name: str, cell_value: Any, column_kind: str) -> Any:  # noqa: ANN401 - a value of a column
+    if column_kind == "json":
+        cell_value = json.dumps(
+            cell_value, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        )
+    if cell_value is None:
         return None
-    shown = ""
-    if kind == "whole":
-        if isinstance(value, int) and -_MOST_WHOLE <= value < _MOST_WHOLE:
-            return int(value)  # a boolean is none for PostgreSQL
-        rule, remedy = "a whole number of 64 bits", "correct it"
-    elif kind == "number":
-        if _is_finite(value):
-            return float(value)
-        rule, remedy = "a finite number", "leave it out where it is not known"
-    elif not isinstance(value, str):
-        rule, remedy, shown = "a text", "pass a str", type(value).__name__
-    elif _UNSTORABLE.search(value):
-        rule, remedy = "a text in Unicode without NUL", "take out NUL and half surrogates"
+    shown_value = ""
+    if column_kind == "whole":
+        if isinstance(cell_value, int) and -_INTEGER_LIMIT <= cell_value < _INTEGER_LIMIT:
+            return int(cell_value)  # a boolean is none for PostgreSQL
+        broken_rule, remedy = "a whole number of 64 bits", "correct it"
+    elif column_kind == "number":
+        if _is_finite(cell_value):
+            return float(cell_value)
+        broken_rule, remedy = "a finite number", "leave it out where it is not known"
+    elif not isinstance(cell_value, str):
+        broken_rule, remedy, shown_value = "a text", "pass a str", type(cell_value).__name__
+    elif _UNSTORABLE.search(cell_value):
+        broken_rule, remedy = "a text in Unicode without NUL", "take out NUL and half surrogates"
     else:
-        limit, unit = _LIMITS[kind]
-        length = len(value) if unit == "characters" else len(value.encode())
-        if length <= limit:
-            return value
-        rule, remedy, shown = f"at most {limit} {unit}", "shorten it", f"{length} {unit}"
-    msg = f"{name} must be {rule}, got {shown or f'{value!a:.80}'}; {remedy}."
-    raise ValueError(msg)
+        max_length, length_unit = _LENGTH_LIMITS[column_kind]
+        length = len(cell_value) if length_unit == "characters" else len(cell_value.encode())
+        if length <= max_length:
+            return cell_value
+        broken_rule, remedy, shown_value = (
+            f"at most {max_length} {length_unit}",
+            "shorten it",
+            f"{length} {length_unit}",
+        )
+    message = (
+        f"{column_name} must be {broken_rule}, got {shown_value or f'{cell_value!a:.80}'}; "
+        f"{remedy}."
+    )
+    raise ValueError(message)
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+def _is_finite(number: object) -> bool:
+    return isinstance(number, int | float) and abs(number) <= sys.float_info.max
 
 
-def _can_stand(value: object, kind: str) -> bool:
+def _can_stand(cell_value: object, column_kind: str) -> bool:
     """Whether a column may hold a value that is looked for.
 
     What none can, each database refuses in its own words.
     """
-    if kind in _TYPES:
-        return isinstance(value, int | float) and -_MOST_WHOLE <= value < _MOST_WHOLE
-    return isinstance(value, str) and _UNSTORABLE.search(value) is None
+    if column_kind in _NUMBER_TYPES:
+        return (
+            isinstance(cell_value, int | float) and -_INTEGER_LIMIT <= cell_value < _INTEGER_LIMIT
+        )
+    return isinstance(cell_value, str) and _UNSTORABLE.search(cell_value) is None
 
 
-_JSON = json.JSONDecoder(parse_float=finite_number, parse_constant=finite_number)
+_JSON_DECODER = json.JSONDecoder(parse_float=finite_number, parse_constant=finite_number)
 
 
-def _decode(value: Any, kind: str) -> Any:  # noqa: ANN401 - a value of a column
+def _decode(stored_value: Any, column_kind: str) -> Any:  # noqa: ANN401 - a value of a column
     """Value of a column as it was before `_encode`.
 
     Raises:
-      ValueError: JSON that is none, a number that is not finite. TypeError: another type.
+      ValueError: broken JSON, a number that is not finite. TypeError: another type.
     """
-    if not isinstance(value, _TYPES.get(kind, str)):
-        raise TypeError(kind)
-    if kind == "json":
-        return _JSON.decode(value)
-    return finite_number(value) if kind == "number" else value
+    if not isinstance(stored_value, _NUMBER_TYPES.get(column_kind, str)):
+        raise TypeError(column_kind)
+    if column_kind == "json":
+        return _JSON_DECODER.decode(stored_value)
+    return finite_number(stored_value) if column_kind == "number" else stored_value
 
 
-def _read_row(table: EventTable, names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+def _read_row(
+    event_table: EventTable, column_names: Sequence[str], stored_values: Sequence[Any]
+) -> dict[str, Any]:
     """Row of some columns of a table, JSON unpacked.
 
     Raises:
       InputError: a value of another type than its column's, a number that is not finite, or JSON
         that is none.
     """
-    row = dict(zip(names, values, strict=True))
-    for name, value in row.items():
-        if value is None and name in table.missing:
+    decoded_row = dict(zip(column_names, stored_values, strict=True))
+    for column_name, stored_value in decoded_row.items():
+        if stored_value is None and column_name in event_table.missing:
             continue
         try:
-            row[name] = _decode(value, table.kinds[name])
+            decoded_row[column_name] = _decode(stored_value, event_table.kinds[column_name])
         except (ValueError, TypeError, RecursionError):
-            shown = f"{value!r:.80} as {name} of {table.name}"
-            raise _altered(shown) from None
-    return row
+            shown_fault = f"{stored_value!r:.80} as {column_name} of {event_table.name}"
+            raise _altered(shown_fault) from None
+    return decoded_row
 
 
-def _altered(shown: str) -> InputError:
+def _altered(shown_fault: str) -> InputError:
     """Error of rows that no log of ours holds."""
-    rule = "rows of a log must be as they were written"
-    return InputError(f"{rule}, got {visible(shown)}; its tables were altered, {REMEDY}.")
+    form_rule = "rows of a log must be as they were written"
+    return InputError(
+        f"{form_rule}, got {visible(shown_fault)}; its tables were altered, {COPY_REMEDY}."
+    )
 
 
 @contextmanager
@@ -186,7 +206,7 @@ def as_written() -> Iterator[None]:
     """Turn what breaks over rows of another form into one line.
 
     Raises:
-      InputError: in place of whatever a damaged row broke.
+      InputError: in place of any error of a damaged row.
     """
     try:
         yield
@@ -202,8 +222,8 @@ def as_written() -> Iterator[None]:
         ValueError,
     ) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        shown = f"{type(error).__name__}: {reason:.300}"
-        raise _altered(shown) from error
+        shown_fault = f"{type(error).__name__}: {reason:.300}"
+        raise _altered(shown_fault) from error
 
 
 class Entries:
@@ -230,10 +250,10 @@ class Entries:
         self._tables, self._statements = tables, statements
         self.last, self._version = last, version
 
-    def _statement(self, key: object, factory: Callable[[], Any]) -> Any:  # noqa: ANN401
-        if key not in self._statements:
-            self._statements[key] = factory()
-        return self._statements[key]
+    def _statement(self, statement_key: object, build_statement: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if statement_key not in self._statements:
+            self._statements[statement_key] = build_statement()
+        return self._statements[statement_key]
 
     def add(self, table: str, row: Mapping[str, Any]) -> int:
         """Add an event under the next number, and give the number back."""
@@ -246,35 +266,47 @@ class Entries:
         self.drop(table, row[str(self._tables[table][0].key)])
         self._insert(table, row)
 
-    def _insert(self, table: str, row: Mapping[str, Any]) -> None:
-        form, into = self._tables[table]
-        insert = self._statement(("add", table), lambda: sql.insert(into))
-        self._link.execute(insert, encode_row(row, form))
+    def _insert(self, table_name: str, table_row: Mapping[str, Any]) -> None:
+        event_table, sql_table = self._tables[table_name]
+        insert_statement = self._statement(("add", table_name), lambda: sql.insert(sql_table))
+        self._link.execute(insert_statement, encode_row(table_row, event_table))
 
     def drop(self, table: str, key: object) -> None:
-        """Take away the value of a key, where there is one."""
-        form, of = self._tables[table]
-        named = of.c[str(form.key)] == sql.bindparam("the_key")
-        delete = self._statement(("drop", table), lambda: sql.delete(of).where(named))
-        self._link.execute(delete, {"the_key": key})
+        """Take away the value of a key, if it has one."""
+        event_table, sql_table = self._tables[table]
+        has_key = sql_table.c[str(event_table.key)] == sql.bindparam("the_key")
+        delete_statement = self._statement(
+            ("drop", table), lambda: sql.delete(sql_table).where(has_key)
+        )
+        self._link.execute(delete_statement, {"the_key": key})
 
     def blank(self, table: str, row: Mapping[str, Any]) -> bool:
         """Take its texts out of an event; whether it had any."""
-        form, of = self._tables[table]
-        new = {} if form.without is None else form.without(row)
-        if all(row[name] == value for name, value in new.items()):
+        event_table, sql_table = self._tables[table]
+        blanked_values = {} if event_table.without is None else event_table.without(row)
+        if all(
+            row[column_name] == blanked_value
+            for column_name, blanked_value in blanked_values.items()
+        ):
             return False
         self._link.execute(
-            sql.update(of).where(of.c.seq == row["seq"]).values(encode_row(new, form))
+            sql.update(sql_table)
+            .where(sql_table.c.seq == row["seq"])
+            .values(encode_row(blanked_values, event_table))
         )
         return True
 
     def row(
-        self, table: str, *, columns: Sequence[str] = (), until: int | None = None, **where: object
+        self,
+        table: str,
+        *,
+        columns: Sequence[str] = (),
+        until: int | None = None,
+        **wanted_values: object,
     ) -> dict[str, Any] | None:
-        """The latest row that has these values, None where there is none; see `rows`."""
-        values: dict[str, Any] = where
-        return next(self.rows(table, columns=columns, until=until, most=1, **values), None)
+        """The latest row that has these values, or None; see `rows`."""
+        column_values: dict[str, Any] = wanted_values
+        return next(self.rows(table, columns=columns, until=until, most=1, **column_values), None)
 
     def rows(
         self,
@@ -298,27 +330,53 @@ class Entries:
           before: only those whose time `at` is before it.
           **where: values by column.
         """
-        form, of = self._tables[table]
-        names = tuple(columns) or tuple(of.c.keys())
-        if form.since > self._version or not all(
-            _can_stand(value, form.kinds[name]) for name, value in where.items()
+        event_table, sql_table = self._tables[table]
+        column_names = tuple(columns) or tuple(sql_table.c.keys())
+        if event_table.since > self._version or not all(
+            _can_stand(column_value, event_table.kinds[column_name])
+            for column_name, column_value in where.items()
         ):
             return
 
         def rows_query() -> Any:  # noqa: ANN401 - a statement
-            query = sql.select(*(of.c[name] for name in names))
-            query = query.where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
-            query = query if before is None else query.where(of.c.at < sql.bindparam("before"))
-            if form.key is None:
-                query = query.where(of.c.seq > sql.bindparam("after"))
-                query = query if until is None else query.where(of.c.seq <= sql.bindparam("until"))
-                query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
-            return query if most is None else query.limit(sql.bindparam("most"))
+            row_query = sql.select(*(sql_table.c[column_name] for column_name in column_names))
+            row_query = row_query.where(
+                *(
+                    sql_table.c[column_name] == sql.bindparam(f"the_{column_name}")
+                    for column_name in where
+                )
+            )
+            row_query = (
+                row_query
+                if before is None
+                else row_query.where(sql_table.c.at < sql.bindparam("before"))
+            )
+            if event_table.key is None:
+                row_query = row_query.where(sql_table.c.seq > sql.bindparam("after"))
+                row_query = (
+                    row_query
+                    if until is None
+                    else row_query.where(sql_table.c.seq <= sql.bindparam("until"))
+                )
+                row_query = row_query.order_by(
+                    sql_table.c.seq if most is None else sql_table.c.seq.desc()
+                )
+            return row_query if most is None else row_query.limit(sql.bindparam("most"))
 
-        key = ("rows", table, names, *where, until is None, before is None, most is None)
-        values = {f"the_{name}": value for name, value in where.items()}
-        values |= {"after": after, "until": until, "before": before, "most": most}
-        cursor = self._link.execute(self._statement(key, rows_query), values)
-        for batch in cursor.partitions(_BATCH):
-            for row in batch:
-                yield _read_row(form, names, row)
+        statement_key = (
+            "rows",
+            table,
+            column_names,
+            *where,
+            until is None,
+            before is None,
+            most is None,
+        )
+        bound_values = {
+            f"the_{column_name}": column_value for column_name, column_value in where.items()
+        }
+        bound_values |= {"after": after, "until": until, "before": before, "most": most}
+        row_cursor = self._link.execute(self._statement(statement_key, rows_query), bound_values)
+        for row_batch in row_cursor.partitions(_BATCH_ROWS):
+            for stored_row in row_batch:
+                yield _read_row(event_table, column_names, stored_row)

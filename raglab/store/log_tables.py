@@ -14,26 +14,26 @@ from typing import Any, NamedTuple
 
 from raglab.store.log_rows import Column, Entries, EventTable
 
-LONGEST_ID = 200
+LONGEST_REQUEST_ID = 200
 # files of the logs in the folder of an index
 BANDIT_LOG, AUDIT_LOG = "bandit.sqlite", "audit.sqlite"
 
 
 def check_id(request_id: object) -> None:
     """Refuse what is no id of a request."""
-    if not isinstance(request_id, str) or not 0 < len(request_id) <= LONGEST_ID:
-        msg = (
-            f"request_id must be a text of 1 to {LONGEST_ID} characters, got {request_id!r:.80}; "
-            "shorten it."
+    if not isinstance(request_id, str) or not 0 < len(request_id) <= LONGEST_REQUEST_ID:
+        message = (
+            f"request_id must be a text of 1 to {LONGEST_REQUEST_ID} characters, got "
+            f"{request_id!r:.80}; shorten it."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
 
 
 # columns of several tables
-_REQUEST = Column("request_id", "name", unique=True)
-_OF_REQUEST = Column("request_id", "name", listed=True)
-_OF_ROW = Column("row_id", "name", listed=True)
-_ONCE = Column("once", "name", unique=True)
+_REQUEST_COLUMN = Column("request_id", "name", unique=True)
+_REQUEST_REFERENCE = Column("request_id", "name", listed=True)
+_ROW_REFERENCE = Column("row_id", "name", listed=True)
+_ONCE_COLUMN = Column("once", "name", unique=True)
 SETUPS, CHOICES, REWARDS, THUMBS, SNAPSHOTS = (
     f"bandit_{name}" for name in ("setups", "choices", "rewards", "thumbs", "snapshots")
 )
@@ -42,7 +42,7 @@ CHOICE_TABLES = (
     EventTable(
         CHOICES,
         (
-            _REQUEST,
+            _REQUEST_COLUMN,
             Column("round", "whole", unique=True),
             Column("policy_id", "name"),
             Column("fingerprint", "name"),
@@ -62,7 +62,7 @@ CHOICE_TABLES = (
     EventTable(
         REWARDS,
         (
-            _REQUEST,
+            _REQUEST_COLUMN,
             Column("arm", "name", listed=True),
             Column("age", "whole"),
             Column("components", "json"),
@@ -75,7 +75,7 @@ CHOICE_TABLES = (
     EventTable(
         THUMBS,
         (
-            _OF_REQUEST,
+            _REQUEST_REFERENCE,
             Column("age", "whole"),
             Column("before", "whole", missing=True),
             Column("up", "whole"),
@@ -113,96 +113,136 @@ class Event(NamedTuple):
     thumb: int | None = None
 
 
-_OF_STATE = {  # columns that an event has
+_STATE_COLUMNS = {  # columns that an event has
     CHOICES: ("seq", "request_id", "arm", "features"),
     REWARDS: ("seq", "request_id", "age", "components", "thumb"),
     THUMBS: ("seq", "request_id", "age", "before", "up"),
 }
 
 
-def events(log: Entries, after: int = 0) -> Iterator[Event]:
+def events(log_entries: Entries, after: int = 0) -> Iterator[Event]:
     """What happened after a number, in order."""
-    streams = (log.rows(name, columns=read, after=after) for name, read in _OF_STATE.items())
-    choices: dict[str, dict[str, Any]] = {}
-    rewarded: dict[str, dict[str, Any]] = {}
-    for row in merge(*streams, key=lambda event: event["seq"]):
-        seq, request = row["seq"], row["request_id"]
-        if "features" in row:
-            choices[request] = row
-            yield Event(seq, "choice", request, row["arm"], row["features"])
+    event_streams = (
+        log_entries.rows(table_name, columns=event_columns, after=after)
+        for table_name, event_columns in _STATE_COLUMNS.items()
+    )
+    choice_rows: dict[str, dict[str, Any]] = {}
+    reward_rows: dict[str, dict[str, Any]] = {}
+    for event_row in merge(*event_streams, key=lambda event: event["seq"]):
+        event_number, request_id = event_row["seq"], event_row["request_id"]
+        if "features" in event_row:
+            choice_rows[request_id] = event_row
+            yield Event(event_number, "choice", request_id, event_row["arm"], event_row["features"])
             continue
-        choice = choices.get(request) or log.row(CHOICES, request_id=request) or {}
-        about = (request, choice["arm"], choice["features"], row["age"])
-        if "components" in row:
-            rewarded[request] = row
-            yield Event(seq, "reward", *about, row["components"], None, row["thumb"])
+        choice_row = (
+            choice_rows.get(request_id) or log_entries.row(CHOICES, request_id=request_id) or {}
+        )
+        event_facts = (request_id, choice_row["arm"], choice_row["features"], event_row["age"])
+        if "components" in event_row:
+            reward_rows[request_id] = event_row
+            yield Event(
+                event_number,
+                "reward",
+                *event_facts,
+                event_row["components"],
+                None,
+                event_row["thumb"],
+            )
             continue
-        reward = rewarded.get(request) or log.row(REWARDS, request_id=request) or row
-        components = reward["components"] if reward["seq"] < seq else None
-        yield Event(seq, "thumb", *about, components, row["before"], row["up"])
+        reward_row = (
+            reward_rows.get(request_id)
+            or log_entries.row(REWARDS, request_id=request_id)
+            or event_row
+        )
+        components = reward_row["components"] if reward_row["seq"] < event_number else None
+        yield Event(
+            event_number, "thumb", *event_facts, components, event_row["before"], event_row["up"]
+        )
 
 
 def rounds(log: Entries) -> int:
     """Choices so far."""
-    last = log.row(CHOICES, columns=("round",))
-    return 0 if last is None else int(last["round"])
+    last_choice = log.row(CHOICES, columns=("round",))
+    return 0 if last_choice is None else int(last_choice["round"])
 
 
-OF_QUESTION = frozenset({"coverage"})  # gates whose words may quote the question
-QUOTING = OF_QUESTION | {"support", "hygiene"}  # or the answer
-_SLOT = 2
+QUESTION_GATES = frozenset({"coverage"})  # gates whose words may quote the question
+QUOTING_GATES = QUESTION_GATES | {"support", "hygiene"}  # or the answer
+_SLOT_LENGTH = 2
 
 
 def parsed_fields(parsed: Mapping[str, Any]) -> Iterator[tuple[str, Any, float]]:
-    """Fields of a parsed question with value and confidence; what has no confidence is none."""
-    for name, slot in parsed.items():
-        value, confidence = None, None
-        if isinstance(slot, Mapping):
-            value, confidence = slot.get("value"), slot.get("confidence")
-        elif isinstance(slot, Sequence) and not isinstance(slot, str) and len(slot) == _SLOT:
-            value, confidence = slot
+    """Fields of a parsed question with value and confidence; those without one are left out."""
+    for field_name, slot_value in parsed.items():
+        field_value, confidence = None, None
+        if isinstance(slot_value, Mapping):
+            field_value, confidence = slot_value.get("value"), slot_value.get("confidence")
+        elif (
+            isinstance(slot_value, Sequence)
+            and not isinstance(slot_value, str)
+            and len(slot_value) == _SLOT_LENGTH
+        ):
+            field_value, confidence = slot_value
         if isinstance(confidence, int | float) and not isinstance(confidence, bool):
-            yield name, value, float(confidence)
+            yield field_name, field_value, float(confidence)
 
 
 def without_values(parsed: object) -> dict[str, Any] | None:
     """Parsed fields with their confidences alone."""
     if not isinstance(parsed, Mapping):
         return None
-    return {name: [None, confidence] for name, _, confidence in parsed_fields(parsed)}
+    return {field_name: [None, confidence] for field_name, _, confidence in parsed_fields(parsed)}
 
 
-def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+def _decision_without_texts(decision_row: Mapping[str, Any]) -> dict[str, Any]:
     """A decision without answer, previews, warnings and quotations; its numbers stay."""
     return {
         "answer": None,
         "options": [
-            {key: item for key, item in option.items() if key != "text"}
-            for option in row["options"]
+            {
+                option_key: option_value
+                for option_key, option_value in option.items()
+                if option_key != "text"
+            }
+            for option in decision_row["options"]
         ],
         "warnings": [],
-        **without_quotations(row, QUOTING),
+        **without_quotations(decision_row, QUOTING_GATES),
     }
 
 
-def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
+def without_quotations(
+    decision_row: Mapping[str, Any], gate_names: Collection[str]
+) -> dict[str, Any]:
     """Reason and checks of a decision without the words of these gates."""
-    quoted = {check["text"] for check in row["checks"] if check["gate"] in gates and check["text"]}
-    reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
+    quoted_texts = {
+        check["text"]
+        for check in decision_row["checks"]
+        if check["gate"] in gate_names and check["text"]
+    }
+    reason = (
+        ""
+        if any(
+            (decision_row["reason"] or "").startswith(quoted_text) for quoted_text in quoted_texts
+        )
+        else decision_row["reason"]
+    )
     return {
         "reason": reason,
         "checks": [
-            check | {"text": ""} if check["gate"] in gates else check for check in row["checks"]
+            check | {"text": ""} if check["gate"] in gate_names else check
+            for check in decision_row["checks"]
         ],
     }
 
 
-def evidence_without_text(row: Mapping[str, Any]) -> dict[str, Any]:
+def evidence_without_text(evidence_row: Mapping[str, Any]) -> dict[str, Any]:
     """Evidence without the question's words and the answer's; its hits and numbers stay."""
     return {
         "query": None,
-        "depths": [depth | {"query": ""} for depth in row["depths"]],
-        "answer": row["answer"] and row["answer"] | {"text": "", "claim": "", "refused": ""},
+        "depths": [depth | {"query": ""} for depth in evidence_row["depths"]],
+        "answer": evidence_row["answer"]
+        and evidence_row["answer"] | {"text": "", "claim": "", "refused": ""},
     }
 
 
@@ -213,19 +253,19 @@ REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (
     "default_applications",
     "decisions",
 )
-EVIDENCE = "evidence"
+EVIDENCE_TABLE = "evidence"
 CHANGES, VERSIONS, CURRENT = "default_changes", "default_versions", "defaults"
 SETTLEMENTS, OPEN, FORGOTTEN = "settlements", "open_applications", "forgotten"
 POLICIES, LEARNERS = "policies", "learners"
 SAMPLES, LABELS = "samples", "labels"
-_SYSTEM = (  # what decides: its policy, index, models and prompts
+_SYSTEM_COLUMNS = (  # what decides: its policy, index, models and prompts
     Column("policy_id", "name"),
     Column("fingerprint", "name"),
     Column("models", "json"),
     Column("prompt_version", "name"),
 )
-_AS_OF_THEN = (  # a row of the default table as it was when it was used
-    _OF_ROW,
+_PAST_ROW_COLUMNS = (  # a row of the default table as it was when it was used
+    _ROW_REFERENCE,
     Column("version", "whole"),
     Column("confidence", "number"),
     Column("votes", "json"),
@@ -239,14 +279,14 @@ REQUEST_TABLES = (
     EventTable(
         REQUESTS,
         (
-            _REQUEST,
+            _REQUEST_COLUMN,
             Column("session", "text", listed=True),
             Column("question", "text", missing=True),
             Column("question_hash", "name"),
             Column("rephrases", "name"),
             Column("documents", "json"),
             Column("parsed", "json"),
-            *_SYSTEM,
+            *_SYSTEM_COLUMNS,
             Column("learner", "name"),
         ),
         without=lambda row: {
@@ -258,14 +298,14 @@ REQUEST_TABLES = (
     EventTable(
         CLARIFICATIONS,
         (
-            _REQUEST,
+            _REQUEST_COLUMN,
             Column("target_field", "name"),
             Column("question_to_user", "text", missing=True),
             Column("candidates", "json"),
             Column("proposed", "text", missing=True),
             Column("proposed_reason", "text", missing=True),
             Column("audit", "json"),
-            *_AS_OF_THEN,
+            *_PAST_ROW_COLUMNS,
             Column("why", "text"),
             Column("gain", "number", missing=True),
             Column("cost", "number", missing=True),
@@ -275,22 +315,22 @@ REQUEST_TABLES = (
     ),
     EventTable(
         REPLIES,
-        (_OF_REQUEST, Column("reply", "text", missing=True)),
+        (_REQUEST_REFERENCE, Column("reply", "text", missing=True)),
         without=lambda _: {"reply": None},
     ),
     EventTable(
         APPLICATIONS,
         (
-            _OF_REQUEST,
-            *_AS_OF_THEN,
+            _REQUEST_REFERENCE,
+            *_PAST_ROW_COLUMNS,
             Column("value", "text"),
-            _ONCE,
+            _ONCE_COLUMN,
         ),
     ),
     EventTable(
         DECISIONS,
         (
-            _OF_REQUEST,
+            _REQUEST_REFERENCE,
             Column("status", "name"),
             Column("reason", "text", missing=True),
             Column("answer", "text", missing=True),
@@ -304,14 +344,14 @@ REQUEST_TABLES = (
             Column("default_applied", "json"),
             Column("checks", "json"),
             Column("ms", "json"),
-            *_SYSTEM,
+            *_SYSTEM_COLUMNS,
         ),
         without=_decision_without_texts,
     ),
     EventTable(
-        EVIDENCE,
+        EVIDENCE_TABLE,
         (
-            _OF_REQUEST,
+            _REQUEST_REFERENCE,
             Column("query", "text", missing=True),
             Column("documents", "json"),
             Column("task", "name"),
@@ -326,8 +366,8 @@ REQUEST_TABLES = (
         CHANGES,
         (
             Column("kind", "name"),  # met, signal, look
-            _OF_REQUEST,
-            _OF_ROW,
+            _REQUEST_REFERENCE,
+            _ROW_REFERENCE,
             Column("key", "json"),
             Column("value", "text"),
             Column("signal", "name"),
@@ -335,13 +375,13 @@ REQUEST_TABLES = (
             Column("conditions", "json"),
             Column("learner", "name"),
             Column("found", "json"),
-            _ONCE,
+            _ONCE_COLUMN,
         ),
     ),
     EventTable(
         VERSIONS,
         (
-            _OF_ROW,
+            _ROW_REFERENCE,
             Column("version", "whole"),
             Column("of", "name", unique=True),
             Column("cause", "whole", listed=True),  # number of the change that made it
@@ -365,10 +405,10 @@ REQUEST_TABLES = (
     EventTable(
         SETTLEMENTS,
         (
-            _OF_REQUEST,
+            _REQUEST_REFERENCE,
             Column("row_id", "name"),
             Column("outcome", "name"),
-            _ONCE,
+            _ONCE_COLUMN,
         ),
     ),
     EventTable(
@@ -401,7 +441,7 @@ REQUEST_TABLES = (
     EventTable(  # what a person says that a request should have got
         LABELS,
         (
-            _OF_REQUEST,
+            _REQUEST_REFERENCE,
             Column("sample", "name", listed=True),
             Column("label", "name"),
         ),
@@ -412,18 +452,18 @@ EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
 
 
 def request_row(
-    log: Entries, request_id: str, table: str = REQUESTS, what: str = "request"
+    log: Entries, request_id: str, table_name: str = REQUESTS, request_kind: str = "request"
 ) -> dict[str, Any]:
     """Row of a request in the table of requests, or in that of choices.
 
     Raises:
-      ValueError: there is none.
+      ValueError: no such request.
     """
-    row = log.row(table, request_id=request_id)
-    if row is None:
-        msg = (
-            f"request_id must be that of a {what} in the log, got {request_id!r:.80}; the "
+    table_row = log.row(table_name, request_id=request_id)
+    if table_row is None:
+        message = (
+            f"request_id must be that of a {request_kind} in the log, got {request_id!r:.80}; the "
             "response names it."
         )
-        raise ValueError(msg)
-    return row
+        raise ValueError(message)
+    return table_row

@@ -7,20 +7,23 @@ from raglab.store.files import UNNAMED, Where, decode_utf8, input_error, parse_j
 from raglab.store.markdown import markdown_page
 
 
-def notebook_blocks(raw: bytes) -> DocumentBlocks:
+def notebook_blocks(raw_bytes: bytes) -> DocumentBlocks:
     """Blocks of a notebook of version 4: its cells in their order, raw ones as text.
 
     Outputs are left out.
 
     Args:
-      raw: content of the file.
+      raw_bytes: content of the file.
 
     Raises:
       InputError: it is no notebook.
     """
-    notebook = parse_json(decode_utf8(raw, Where("", 1)), Where(""))
+    notebook = parse_json(decode_utf8(raw_bytes, Where("", 1)), Where(""))
     try:
-        cells = [(str(cell["cell_type"]), "".join(cell["source"])) for cell in notebook["cells"]]
+        notebook_cells = [
+            (str(notebook_cell["cell_type"]), "".join(notebook_cell["source"]))
+            for notebook_cell in notebook["cells"]
+        ]
         language = str(notebook["metadata"].get("language_info", {}).get("name", "python"))
     except (AttributeError, KeyError, TypeError) as error:
         raise input_error(
@@ -29,15 +32,17 @@ def notebook_blocks(raw: bytes) -> DocumentBlocks:
             "save it anew",
             shown_value(f"{type(error).__name__}: {error}"),
         ) from error
-    blocks: list[Block] = []
+    document_blocks: list[Block] = []
     notes: list[str] = []
-    for number, (kind, source) in enumerate(cells, 1):
-        text = source.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
-        if kind == "markdown":
-            page = markdown_page(source.encode())
-            blocks += page.blocks
-            notes += [f"cell {number}: {note}" for note in page.notes]
-        elif text.strip():
-            code = kind == "code"
-            blocks.append(Block("code", fenced(text, language)) if code else Block("text", text))
-    return DocumentBlocks("", tuple(blocks), notes=tuple(notes))
+    for cell_number, (cell_kind, cell_source) in enumerate(notebook_cells, 1):
+        cell_text = cell_source.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+        if cell_kind == "markdown":
+            cell_blocks = markdown_page(cell_source.encode())
+            document_blocks += cell_blocks.blocks
+            notes += [f"cell {cell_number}: {note}" for note in cell_blocks.notes]
+        elif cell_text.strip():
+            is_code = cell_kind == "code"
+            document_blocks.append(
+                Block("code", fenced(cell_text, language)) if is_code else Block("text", cell_text)
+            )
+    return DocumentBlocks("", tuple(document_blocks), notes=tuple(notes))

@@ -14,7 +14,7 @@ from typing import Any
 from raglab.store.files import InputError, input_error
 from raglab.store.parquet_footer import declared_columns
 
-TEXT = "BYTE_ARRAY"  # physical type of strings
+TEXT_TYPE = "BYTE_ARRAY"  # physical type of strings
 
 
 class OversizeError(InputError):
@@ -46,17 +46,29 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
       OversizeError: a limit is passed; the message names it.
       ValueError: its footer is damaged.
     """
-    columns, groups = metadata.num_columns, metadata.num_row_groups
-    _at_most(path, columns=columns, row_groups=groups, column_chunks=columns * groups)
-    declared = declared_columns(path)
-    # a null has its room too
-    padded = sum(getattr(field.type, "list_size", 0) for field in schema) * metadata.num_rows
-    values = sum(column.n_values for column in declared)
-    # strings, and what is nested deeper than a list of numbers
-    texts = sum(column.n_values for column in declared if column.is_text or column.depth > 2)
-    values = max(values, padded, metadata.num_rows)
+    n_columns, n_row_groups = metadata.num_columns, metadata.num_row_groups
     _at_most(
-        path, values=values, texts=texts, decoded_bytes=sum(column.n_bytes for column in declared)
+        path, columns=n_columns, row_groups=n_row_groups, column_chunks=n_columns * n_row_groups
+    )
+    declarations = declared_columns(path)
+    # a null has its room too
+    n_padded = (
+        sum(getattr(schema_field.type, "list_size", 0) for schema_field in schema)
+        * metadata.num_rows
+    )
+    n_values = sum(declaration.n_values for declaration in declarations)
+    # strings, and what is nested deeper than a list of numbers
+    n_texts = sum(
+        declaration.n_values
+        for declaration in declarations
+        if declaration.is_text or declaration.depth > 2
+    )
+    n_values = max(n_values, n_padded, metadata.num_rows)
+    _at_most(
+        path,
+        values=n_values,
+        texts=n_texts,
+        decoded_bytes=sum(declaration.n_bytes for declaration in declarations),
     )
 
 
@@ -69,17 +81,17 @@ def check_decoded(n_bytes: int, path: Path) -> None:
     _at_most(path, decoded_bytes=n_bytes)
 
 
-def _at_most(path: Path, **counts: int) -> None:
+def _at_most(path: Path, **numbers_by_limit: int) -> None:
     """Stop at a count above its limit, which has its name."""
-    for name, count in counts.items():
-        free, more = PARQUET_LIMITS[name]
-        most = free + more * path.stat().st_size
-        if not 0 <= count <= most:
-            what = name.replace("_", " ")
+    for limit_name, number in numbers_by_limit.items():
+        free_number, number_a_byte = PARQUET_LIMITS[limit_name]
+        allowed_number = free_number + number_a_byte * path.stat().st_size
+        if not 0 <= number <= allowed_number:
+            limit_noun = limit_name.replace("_", " ")
             raise input_error(
                 path,
-                f"a Parquet file of this size must have at most {most} {what}",
+                f"a Parquet file of this size must have at most {allowed_number} {limit_noun}",
                 "write it in smaller parts",
-                str(count),
+                str(number),
                 OversizeError,
             )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MAGIC = b"PAR1"
-_TAIL = 8  # bytes behind the footer: its length and the magic
-_DEEPEST = 12  # structs of Parquet's metadata stand at most six deep
+_TAIL_BYTES = 8  # bytes behind the footer: its length and the magic
+_MAX_STRUCT_DEPTH = 12  # structs of Parquet's metadata stand at most six deep
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _TEXT, _LIST, _SET, _MAP, _STRUCT, _UUID = (
     0,
     1,
@@ -27,12 +27,20 @@ _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _TEXT, _LIST, _SET, _MAP, _STRUCT, _UUID =
     12,
     13,
 )
-_WHOLE = frozenset({4, 5, 6})  # integers of 16, 32 and 64 bits, all written alike
+_WHOLE_TYPES = frozenset({4, 5, 6})  # integers of 16, 32 and 64 bits, all written alike
 # bytes that values of a type take, those of a truth inside a list
-_SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
+_TYPE_BYTES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 # numbers of fields
-_ROW_GROUPS, _COLUMNS, _META, _KIND, _PATH, _VALUES, _UNCOMPRESSED = 4, 1, 3, 1, 3, 5, 6
-_LONG_LIST = 15  # mark of a list whose length follows
+(
+    _ROW_GROUPS_FIELD,
+    _COLUMNS_FIELD,
+    _META_FIELD,
+    _TYPE_FIELD,
+    _PATH_FIELD,
+    _N_VALUES_FIELD,
+    _UNCOMPRESSED_FIELD,
+) = 4, 1, 3, 1, 3, 5, 6
+_LONG_LIST_MARK = 15  # mark of a list whose length follows
 
 
 class ColumnDeclaration(NamedTuple):
@@ -57,69 +65,79 @@ class _Compact:
     def __init__(self, raw: bytes) -> None:
         self._raw, self._at = raw, 0
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
+    def struct(self, nesting_depth: int = 0) -> dict[int, Any]:
         """Fields of a struct by their numbers."""
-        fields: dict[int, Any] = {}
-        number = 0
-        while (head := self._byte()) != _STOP:
-            step, kind = head >> 4, head & 15
-            number = number + step if step else self._integer()
-            if number in fields:  # which of two counts, another reader might take otherwise
+        struct_fields: dict[int, Any] = {}
+        field_number = 0
+        while (type_byte := self._byte()) != _STOP:
+            field_step, field_type = type_byte >> 4, type_byte & 15
+            field_number = field_number + field_step if field_step else self._integer()
+            # which of two counts, another reader might take otherwise
+            if field_number in struct_fields:
                 raise LookupError
-            fields[number] = kind == _TRUE if kind in {_TRUE, _FALSE} else self._value(kind, depth)
-        return fields
+            struct_fields[field_number] = (
+                field_type == _TRUE
+                if field_type in {_TRUE, _FALSE}
+                else self._value(field_type, nesting_depth)
+            )
+        return struct_fields
 
-    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - any value of Thrift
-        if depth > _DEEPEST:
+    def _value(self, value_type: int, nesting_depth: int) -> Any:  # noqa: ANN401 - any value of Thrift
+        if nesting_depth > _MAX_STRUCT_DEPTH:
             raise LookupError
-        if kind in _WHOLE:
+        if value_type in _WHOLE_TYPES:
             return self._integer()
-        if kind == _TEXT:
+        if value_type == _TEXT:
             return self._bytes(self._varint())
-        if kind == _STRUCT:
-            return self.struct(depth + 1)
-        if kind in {_LIST, _SET}:
-            head = self._byte()
-            size = self._size(self._varint() if head >> 4 == _LONG_LIST else head >> 4)
-            return [self._value(head & 15, depth + 1) for _ in range(size)]
-        if kind == _MAP:
-            size = self._size(self._varint())
-            kinds = self._byte() if size else 0
-            pair = (kinds >> 4, kinds & 15)
-            return [[self._value(kind, depth + 1) for kind in pair] for _ in range(size)]
-        return self._bytes(_SIZES[kind])  # a value of no type is no key
+        if value_type == _STRUCT:
+            return self.struct(nesting_depth + 1)
+        if value_type in {_LIST, _SET}:
+            list_byte = self._byte()
+            n_items = self._size(
+                self._varint() if list_byte >> 4 == _LONG_LIST_MARK else list_byte >> 4
+            )
+            return [self._value(list_byte & 15, nesting_depth + 1) for _ in range(n_items)]
+        if value_type == _MAP:
+            n_items = self._size(self._varint())
+            map_byte = self._byte() if n_items else 0
+            map_types = (map_byte >> 4, map_byte & 15)
+            return [
+                [self._value(value_type, nesting_depth + 1) for value_type in map_types]
+                for _ in range(n_items)
+            ]
+        return self._bytes(_TYPE_BYTES[value_type])  # a value of no type is no key
 
-    def _size(self, size: int) -> int:
+    def _size(self, n_bytes: int) -> int:
         """Bytes, or items of a list, each of which takes a byte at least."""
-        if size > len(self._raw) - self._at:
+        if n_bytes > len(self._raw) - self._at:
             raise LookupError
-        return size
+        return n_bytes
 
     def _byte(self) -> int:
         byte = self._raw[self._at]
         self._at += 1
         return byte
 
-    def _bytes(self, size: int) -> bytes:
-        start = self._at
-        self._at += self._size(size)
-        return self._raw[start : self._at]
+    def _bytes(self, n_bytes: int) -> bytes:
+        start_position = self._at
+        self._at += self._size(n_bytes)
+        return self._raw[start_position : self._at]
 
     def _varint(self) -> int:
-        raw, at, value, shift = self._raw, self._at, 0, 0
-        while shift <= 63:
-            byte = raw[at]
-            at += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                self._at = at
-                return value
-            shift += 7
+        footer_bytes, position, unsigned_value, bit_shift = self._raw, self._at, 0, 0
+        while bit_shift <= 63:
+            next_byte = footer_bytes[position]
+            position += 1
+            unsigned_value |= (next_byte & 127) << bit_shift
+            if next_byte < 128:
+                self._at = position
+                return unsigned_value
+            bit_shift += 7
         raise LookupError
 
     def _integer(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
+        zigzag_value = self._varint()
+        return (zigzag_value >> 1) ^ -(zigzag_value & 1)
 
 
 def declared_columns(path: Path) -> list[ColumnDeclaration]:
@@ -129,31 +147,43 @@ def declared_columns(path: Path) -> list[ColumnDeclaration]:
       ValueError: no footer, or one that is damaged.
       OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
-        end = file.seek(0, 2)
-        file.seek(max(0, end - _TAIL))
-        tail = file.read(_TAIL)
-        size = int.from_bytes(tail[:4], "little")
-        if tail[4:] != MAGIC or size > end - _TAIL - len(MAGIC):
-            msg = "a Parquet file must end with its footer"
-            raise ValueError(msg)
-        file.seek(end - _TAIL - size)
-        raw = file.read(size)
+    with path.open("rb") as parquet_file:
+        file_end = parquet_file.seek(0, 2)
+        parquet_file.seek(max(0, file_end - _TAIL_BYTES))
+        file_tail = parquet_file.read(_TAIL_BYTES)
+        footer_bytes = int.from_bytes(file_tail[:4], "little")
+        if file_tail[4:] != MAGIC or footer_bytes > file_end - _TAIL_BYTES - len(MAGIC):
+            message = "a Parquet file must end with its footer"
+            raise ValueError(message)
+        parquet_file.seek(file_end - _TAIL_BYTES - footer_bytes)
+        raw_footer = parquet_file.read(footer_bytes)
     try:
-        footer = _Compact(raw).struct()
-        groups = [group[_COLUMNS] for group in footer[_ROW_GROUPS]]
-        return [_declaration(column[_META]) for columns in groups for column in columns]
+        footer = _Compact(raw_footer).struct()
+        group_columns = [row_group[_COLUMNS_FIELD] for row_group in footer[_ROW_GROUPS_FIELD]]
+        return [
+            _declaration(column_chunk[_META_FIELD])
+            for column_chunks in group_columns
+            for column_chunk in column_chunks
+        ]
     except (LookupError, TypeError) as error:
-        msg = "its footer is damaged"
-        raise ValueError(msg) from error
+        message = "its footer is damaged"
+        raise ValueError(message) from error
 
 
-def _declaration(stated: Mapping[int, Any]) -> ColumnDeclaration:
-    numbers = stated[_KIND], stated[_VALUES], stated[_UNCOMPRESSED]
-    if not all(type(number) is int for number in numbers) or not isinstance(stated[_PATH], list):
+def _declaration(column_metadata: Mapping[int, Any]) -> ColumnDeclaration:
+    declared_numbers = (
+        column_metadata[_TYPE_FIELD],
+        column_metadata[_N_VALUES_FIELD],
+        column_metadata[_UNCOMPRESSED_FIELD],
+    )
+    if not all(
+        type(declared_number) is int for declared_number in declared_numbers
+    ) or not isinstance(column_metadata[_PATH_FIELD], list):
         raise TypeError
-    kind, n_values, n_bytes = numbers
-    return ColumnDeclaration(kind == _BYTE_ARRAY, len(stated[_PATH]) - 1, n_values, n_bytes)
+    column_type, n_values, n_bytes = declared_numbers
+    return ColumnDeclaration(
+        column_type == _BYTE_ARRAY, len(column_metadata[_PATH_FIELD]) - 1, n_values, n_bytes
+    )
 
 
 _BYTE_ARRAY = 6

@@ -30,11 +30,11 @@ class PdfLimits(NamedTuple):
 PDF_LIMITS = PdfLimits()
 
 
-def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
+def pdf_blocks(raw_bytes: bytes, limits: PdfLimits) -> DocumentBlocks:
     """Paragraphs of the pages of a PDF, with labels where it states some; bookmarks are not read.
 
     Args:
-      raw: content of the file.
+      raw_bytes: content of the file.
       limits: of its pages and objects; who starts the process sees to the others.
 
     Raises:
@@ -42,7 +42,7 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
     """
     from pypdf import PdfReader
 
-    reader = PdfReader(BytesIO(raw))
+    reader = PdfReader(BytesIO(raw_bytes))
     # Many files may be opened by anyone, and have a password only against changes.
     if reader.is_encrypted and not reader.decrypt(""):
         raise input_error(
@@ -51,31 +51,39 @@ def pdf_blocks(raw: bytes, limits: PdfLimits) -> DocumentBlocks:
             "save it without one",
             "an encrypted one",
         )
-    objects = sum(map(len, reader.xref.values())) + len(reader.xref_objStm)
-    if objects > limits.objects:
-        raise over_limit(UNNAMED, limits, "objects", objects)
+    n_objects = sum(map(len, reader.xref.values())) + len(reader.xref_objStm)
+    if n_objects > limits.objects:
+        raise over_limit(UNNAMED, limits, "objects", n_objects)
     if len(reader.pages) > limits.pages:
         raise over_limit(UNNAMED, limits, "pages", len(reader.pages))
-    labels = reader.page_labels if "/PageLabels" in reader.root_object else [""] * limits.pages
-    numbered = enumerate(zip(reader.pages, labels, strict=False), 1)
-    pages = [Page(number, label or None, page.extract_text()) for number, (page, label) in numbered]
-    blank = [str(page.number) for page in pages if not page.text.strip()]
-    shown = ", ".join(blank[:_PAGES_SHOWN]) + ", …" * (len(blank) > _PAGES_SHOWN)
-    note = (
-        f"{len(blank)} of {len(pages)} pages have no text ({shown}); scanned ones need OCR, or "
-        "stand as .png or .jpg files"
+    page_labels = reader.page_labels if "/PageLabels" in reader.root_object else [""] * limits.pages
+    numbered_pages = enumerate(zip(reader.pages, page_labels, strict=False), 1)
+    pages = [
+        Page(page_number, page_label or None, page.extract_text())
+        for page_number, (page, page_label) in numbered_pages
+    ]
+    blank_pages = [str(page.number) for page in pages if not page.text.strip()]
+    shown_pages = ", ".join(blank_pages[:_PAGES_SHOWN]) + ", …" * (len(blank_pages) > _PAGES_SHOWN)
+    blank_note = (
+        f"{len(blank_pages)} of {len(pages)} pages have no text ({shown_pages}); scanned ones need "
+        "OCR, or stand as .png or .jpg files"
     )
-    return DocumentBlocks("", text_blocks(pages), notes=(note,) if blank else ())
+    return DocumentBlocks("", text_blocks(pages), notes=(blank_note,) if blank_pages else ())
 
 
-def over_limit(where: Place, limits: PdfLimits, limit: str, value: int | None = None) -> InputError:
+def over_limit(
+    location: Place, limits: PdfLimits, limit_name: str, measured_value: int | None = None
+) -> InputError:
     """A limit that a document has passed, and how to raise it."""
-    rule = f"a document must take at most {getattr(limits, limit):.15g} {limit.replace('_', ' ')}"
-    rule += " for each MiB" if limit == "seconds" else ""
+    limit_rule = (
+        f"a document must take at most {getattr(limits, limit_name):.15g} "
+        f"{limit_name.replace('_', ' ')}"
+    )
+    limit_rule += " for each MiB" if limit_name == "seconds" else ""
     return input_error(
-        where,
-        rule,
+        location,
+        limit_rule,
         "split it, or save it as .txt; for a PDF, raise "
-        f"{limit} in load_corpus(…, pdf=PdfLimits({limit}=…))",
-        "more" if value is None else str(value),
+        f"{limit_name} in load_corpus(…, pdf=PdfLimits({limit_name}=…))",
+        "more" if measured_value is None else str(measured_value),
     )

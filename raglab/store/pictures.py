@@ -25,41 +25,46 @@ from raglab.values import Chunk
 if TYPE_CHECKING:
     from PIL import Image
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
-MOST_PIXELS = 2**26  # an A4 page at 600 dots an inch has half of it
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg")
+MAX_PIXELS = 2**26  # an A4 page at 600 dots an inch has half of it
 # times as long as wide; a model makes the short side fit, and the long one grows with it
-MOST_SLENDER = 100
-MOST_SCANS = 500  # of a JPEG, each of which passes over all its pixels; ten are usual
-KIND = "image"
-_PNG = b"\x89PNG"
-_SCAN = b"\xff\xda"  # its mark, which cannot stand in coded pixels
+MAX_SLENDERNESS = 100
+MAX_JPEG_SCANS = 500  # of a JPEG, each of which passes over all its pixels; ten are usual
+PICTURE_TAG_KIND = "image"
+_PNG_MAGIC = b"\x89PNG"
+_SCAN_MARK = b"\xff\xda"  # its mark, which cannot stand in coded pixels
 _CAPTION_WORDS = 220
-_WHOLE = "a picture must be a whole PNG or JPEG file"
-_PIXELS = f"a picture must have at most {MOST_PIXELS} pixels"
-_HALVES = 257  # 16 bits a pixel become 8: 65535 / 255
+_WHOLE_PICTURE_RULE = "a picture must be a whole PNG or JPEG file"
+_PIXELS_RULE = f"a picture must have at most {MAX_PIXELS} pixels"
+_DEPTH_DIVISOR = 257  # 16 bits a pixel become 8: 65535 / 255
 
 
 def caption_file(path: Path) -> Path | None:
-    """Text file beside a picture that says what it shows: `a.png.txt`, else `a.txt`.
+    """Text file next to a picture that says what it shows: `a.png.txt`, else `a.txt`.
 
-    None where there is neither.
+    None without either.
     """
-    beside = (path.with_name(f"{path.name}.txt"), path.with_suffix(".txt"))
-    return next((file for file in beside if file.is_file()), None)
+    caption_paths = (path.with_name(f"{path.name}.txt"), path.with_suffix(".txt"))
+    return next((caption_path for caption_path in caption_paths if caption_path.is_file()), None)
 
 
 def picture_chunk(
-    source: str, path: Path, max_file_bytes: int, *, follow_links: bool, encoding: Encoding = None
+    source: str,
+    picture_path: Path,
+    max_file_bytes: int,
+    *,
+    follow_links: bool,
+    encoding: Encoding = None,
 ) -> Chunk:
     """A picture as one chunk, without a page.
 
     Its text is what is known of it in words: those of its file name, and below them its caption.
-    What it was stands in its tags: `kind` (image), `media_type` by its content, `pixels` (width x
+    Its tags say what it was: `kind` (image), `media_type` by its content, `pixels` (width x
     height, as a viewer shows it) and `sha256` of the file.
 
     Args:
       source: its name in the corpus.
-      path: of the file.
+      picture_path: of the file.
       max_file_bytes: its size at most.
       follow_links: whether the path may be a link.
       encoding: of the caption, as `decode_text` takes it.
@@ -67,38 +72,42 @@ def picture_chunk(
     Raises:
       InputError: no PNG or JPEG, damaged or cut off, beyond a limit, or a caption that is too long.
     """
-    raw = read_bytes(path, max_file_bytes, follow_links=follow_links)
-    width, height = read_pixels(raw, path).size
-    name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
-    lines = [name if count_words(name) else "picture"]
-    beside = caption_file(path)
-    if beside is not None:
-        text = read_bytes(beside, max_file_bytes, follow_links=follow_links, keep_mark=True)
-        caption = decode_text(text, Where(str(beside), 1), encoding).strip("\n")
+    raw_bytes = read_bytes(picture_path, max_file_bytes, follow_links=follow_links)
+    width, height = read_pixels(raw_bytes, picture_path).size
+    picture_name = " ".join(picture_path.stem.replace("_", " ").replace("-", " ").split())
+    text_lines = [picture_name if count_words(picture_name) else "picture"]
+    caption_path = caption_file(picture_path)
+    if caption_path is not None:
+        caption_bytes = read_bytes(
+            caption_path, max_file_bytes, follow_links=follow_links, keep_mark=True
+        )
+        caption = decode_text(caption_bytes, Where(str(caption_path), 1), encoding).strip("\n")
         if count_words(caption) > _CAPTION_WORDS:
             raise input_error(
-                beside,
+                caption_path,
                 f"a caption, named after a picture, must have at most {_CAPTION_WORDS} words",
                 "shorten it, or rename it",
                 str(count_words(caption)),
             )
-        lines.append(caption)
+        text_lines.append(caption)
     return Chunk(
         chunk_id=f"{source}#picture",
-        text="\n".join(lines),
+        text="\n".join(text_lines),
         source=source,
         tags={
-            "kind": KIND,
-            "media_type": f"image/{'png' if raw.startswith(_PNG) else 'jpeg'}",
+            "kind": PICTURE_TAG_KIND,
+            "media_type": f"image/{'png' if raw_bytes.startswith(_PNG_MAGIC) else 'jpeg'}",
             "pixels": f"{width}x{height}",
-            "sha256": sha256(raw).hexdigest(),
+            "sha256": sha256(raw_bytes).hexdigest(),
         },
     )
 
 
 def picture_digest(chunk: Chunk) -> str | None:
     """SHA-256 of the file of a chunk that is a picture; None of any other."""
-    is_picture = chunk.tags.get("kind") == KIND and chunk.source.lower().endswith(SUFFIXES)
+    is_picture = chunk.tags.get("kind") == PICTURE_TAG_KIND and chunk.source.lower().endswith(
+        PICTURE_SUFFIXES
+    )
     return chunk.tags.get("sha256") if is_picture else None
 
 
@@ -108,46 +117,56 @@ def stored_pixels(path: Path, digest: str) -> Image.Image:
     Raises:
       InputError: it is not there any more, or another one.
     """
-    raw = read_bytes(path, MAX_FILE_BYTES)
-    if sha256(raw).hexdigest() != digest:
+    raw_bytes = read_bytes(path, MAX_FILE_BYTES)
+    if sha256(raw_bytes).hexdigest() != digest:
         raise input_error(
             path,
             "a picture must stay as it was loaded",
             "load the corpus again",
             "another content",
         )
-    return read_pixels(raw, path)
+    return read_pixels(raw_bytes, path)
 
 
-def read_pixels(raw: bytes, path: Path) -> Image.Image:
+def read_pixels(raw_bytes: bytes, picture_path: Path) -> Image.Image:
     """Pixels of a PNG or JPEG file, RGB, turned as its EXIF says, on white where transparent.
 
     Args:
-      raw: content of the file.
-      path: for messages.
+      raw_bytes: content of the file.
+      picture_path: for messages.
 
     Raises:
       InputError: no PNG or JPEG, damaged or cut off, or beyond a limit.
     """
     from PIL import Image, ImageOps
 
-    opened = _opened(raw, path)
+    opened_image = _opened(raw_bytes, picture_path)
     try:
-        opened.load()
-        shown = ImageOps.exif_transpose(opened)
-        if shown.mode.startswith("I"):  # Pillow would cut 16 bits off at 255
-            shown = Image.fromarray(
-                (np.asarray(shown).astype(np.uint32) // _HALVES).clip(0, 255).astype(np.uint8)
+        opened_image.load()
+        shown_image = ImageOps.exif_transpose(opened_image)
+        if shown_image.mode.startswith("I"):  # Pillow would cut 16 bits off at 255
+            shown_image = Image.fromarray(
+                (np.asarray(shown_image).astype(np.uint32) // _DEPTH_DIVISOR)
+                .clip(0, 255)
+                .astype(np.uint8)
             )
-        if "transparency" in shown.info or shown.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
-            clear = shown.convert("RGBA")
-            shown = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
-        return shown.convert("RGB")
+        if "transparency" in shown_image.info or shown_image.mode in (
+            "LA",
+            "La",
+            "PA",
+            "RGBA",
+            "RGBa",
+        ):
+            clear_image = shown_image.convert("RGBA")
+            shown_image = Image.alpha_composite(
+                Image.new("RGBA", clear_image.size, "white"), clear_image
+            )
+        return shown_image.convert("RGB")
     except Exception as error:  # a decoder fails in as many ways as files are damaged
-        raise _refused(path, _WHOLE, shown_value(str(error))) from error
+        raise _refused(picture_path, _WHOLE_PICTURE_RULE, shown_value(str(error))) from error
 
 
-def _opened(raw: bytes, path: Path) -> Image.Image:
+def _opened(raw_bytes: bytes, picture_path: Path) -> Image.Image:
     """A picture whose head is read, and whose size is within the limits.
 
     Its pixels are not decoded yet.
@@ -158,26 +177,30 @@ def _opened(raw: bytes, path: Path) -> Image.Image:
         with warnings.catch_warnings():
             # our own limit is lower
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            opened = Image.open(BytesIO(raw), formats=("PNG", "JPEG"))
+            opened_image = Image.open(BytesIO(raw_bytes), formats=("PNG", "JPEG"))
     except Exception as error:  # a head fails in as many ways as files are damaged
         is_bomb = isinstance(error, Image.DecompressionBombError)
         raise _refused(
-            path, _PIXELS if is_bomb else _WHOLE, "more" if is_bomb else "something else"
+            picture_path,
+            _PIXELS_RULE if is_bomb else _WHOLE_PICTURE_RULE,
+            "more" if is_bomb else "something else",
         ) from error
-    scans = 1 if raw.startswith(_PNG) else raw.count(_SCAN)
-    width, height = opened.size
-    if scans > MOST_SCANS:
-        raise _refused(path, f"a JPEG must have at most {MOST_SCANS} scans", str(scans))
-    if width * height > MOST_PIXELS:
-        raise _refused(path, _PIXELS, f"{width}x{height}")
-    if max(width, height) > MOST_SLENDER * min(width, height):
+    n_scans = 1 if raw_bytes.startswith(_PNG_MAGIC) else raw_bytes.count(_SCAN_MARK)
+    width, height = opened_image.size
+    if n_scans > MAX_JPEG_SCANS:
         raise _refused(
-            path,
-            f"a picture must be at most {MOST_SLENDER} times as long as wide",
+            picture_path, f"a JPEG must have at most {MAX_JPEG_SCANS} scans", str(n_scans)
+        )
+    if width * height > MAX_PIXELS:
+        raise _refused(picture_path, _PIXELS_RULE, f"{width}x{height}")
+    if max(width, height) > MAX_SLENDERNESS * min(width, height):
+        raise _refused(
+            picture_path,
+            f"a picture must be at most {MAX_SLENDERNESS} times as long as wide",
             f"{width}x{height}",
         )
-    return opened
+    return opened_image
 
 
-def _refused(path: Path, rule: str, value: str) -> InputError:
-    return input_error(path, rule, "save it anew or smaller", value)
+def _refused(picture_path: Path, picture_rule: str, shown_value: str) -> InputError:
+    return input_error(picture_path, picture_rule, "save it anew or smaller", shown_value)

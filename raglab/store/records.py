@@ -27,12 +27,14 @@ from raglab.store.files import (
 from raglab.values import LONGEST_QUESTION, Case, Chunk, document_path
 from raglab.words.characters import is_unicode, visible
 
-MAX_NAME = 1000  # characters of an id, a source, a label, an entity, or the name of a tag
+MAX_NAME_CHARACTERS = (
+    1000  # characters of an id, a source, a label, an entity, or the name of a tag
+)
 MAX_INTEGER = 2**31 - 1  # pages and options become 32-bit numbers
-_KINDS = 100  # of faults that are told apart
-_KINDS_SHOWN = 8  # of faults, in a message
-_VALUES_SHOWN = 3  # of each kind
-_NAMES_SHOWN = 10
+_MAX_FAULT_KINDS = 100  # of faults that are told apart
+_SHOWN_FAULT_KINDS = 8  # of faults, in a message
+_SHOWN_FAULT_VALUES = 3  # of each kind
+_SHOWN_NAMES = 10
 
 Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
@@ -40,9 +42,11 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def shown_names(names: Iterable[str]) -> str:
     """Names as a message lists them, the first ten; further ones are counted."""
-    first = [*names]
-    more = f" and {len(first) - _NAMES_SHOWN} more" if len(first) > _NAMES_SHOWN else ""
-    return ", ".join(first[:_NAMES_SHOWN]) + more
+    listed_names = [*names]
+    further_count = (
+        f" and {len(listed_names) - _SHOWN_NAMES} more" if len(listed_names) > _SHOWN_NAMES else ""
+    )
+    return ", ".join(listed_names[:_SHOWN_NAMES]) + further_count
 
 
 class Faults:
@@ -54,13 +58,15 @@ class Faults:
         self._kinds: dict[str, tuple[Where, str, dict[str, None]]] = {}
         self._counts: Counter[str] = Counter()
 
-    def add(self, where: Where, rule: str, remedy: str, value: str | None = None) -> None:
+    def add(self, location: Where, rule: str, remedy: str, example: str | None = None) -> None:
         """Note a fault; of the same rule the first place, some values and the count are shown."""
-        rule = rule if rule in self._kinds or len(self._kinds) < _KINDS else "further rules"
-        values = self._kinds.setdefault(rule, (where, remedy, {}))[2]
+        rule = (
+            rule if rule in self._kinds or len(self._kinds) < _MAX_FAULT_KINDS else "further rules"
+        )
+        example_values = self._kinds.setdefault(rule, (location, remedy, {}))[2]
         self._counts[rule] += 1
-        if value is not None and len(values) < _VALUES_SHOWN:
-            values.setdefault(value)
+        if example is not None and len(example_values) < _SHOWN_FAULT_VALUES:
+            example_values.setdefault(example)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -74,60 +80,67 @@ class Faults:
         """
         if not self:
             return
-        texts = []
-        for rule, (where, remedy, values) in [*self._kinds.items()][:_KINDS_SHOWN]:
-            count = self._counts[rule]
-            shown = ", ".join(values) + (f" ({count:,} {self._what})" if count > 1 else "")
-            texts.append(str(input_error(where, rule, remedy, shown if values else None)))
-        name = next(iter(self._kinds.values()))[0].file.partition(", row ")[0]
-        more = [text.removeprefix(f"{name}, ").rpartition("; ")[0] for text in texts[1:]]
-        if len(self._kinds) > _KINDS_SHOWN:
-            more.append(f"{len(self._kinds) - _KINDS_SHOWN} more kinds of faults")
-        raise InputError(visible("; also ".join([texts[0][:-1], *more]) + "."))
+        fault_texts = []
+        for rule, (location, remedy, example_values) in [*self._kinds.items()][:_SHOWN_FAULT_KINDS]:
+            n_faults = self._counts[rule]
+            shown_examples = ", ".join(example_values) + (
+                f" ({n_faults:,} {self._what})" if n_faults > 1 else ""
+            )
+            fault_texts.append(
+                str(input_error(location, rule, remedy, shown_examples if example_values else None))
+            )
+        source_name = next(iter(self._kinds.values()))[0].file.partition(", row ")[0]
+        further_texts = [
+            fault_text.removeprefix(f"{source_name}, ").rpartition("; ")[0]
+            for fault_text in fault_texts[1:]
+        ]
+        if len(self._kinds) > _SHOWN_FAULT_KINDS:
+            further_texts.append(f"{len(self._kinds) - _SHOWN_FAULT_KINDS} more kinds of faults")
+        raise InputError(visible("; also ".join([fault_texts[0][:-1], *further_texts]) + "."))
 
-    def checked(self, value: Item | None) -> Item:
+    def checked(self, checked_value: Item | None) -> Item:
         """What was read without a fault.
 
         Raises:
           InputError: there are faults.
         """
         self.stop()
-        return cast("Item", value)
+        return cast("Item", checked_value)
 
 
-def _must(holds: Callable[[Any], object], rule: str) -> AfterValidator:
+def _must(holds_rule: Callable[[Any], object], rule: str) -> AfterValidator:
     """Validator of a value that must hold a rule, which says so."""
 
-    def check(value: Any) -> Any:  # noqa: ANN401 - of any field
-        if holds(value):
-            return value
+    def check(field_value: Any) -> Any:  # noqa: ANN401 - of any field
+        if holds_rule(field_value):
+            return field_value
         raise ValueError(rule)
 
     return AfterValidator(check)
 
 
 def _is_source(source: str) -> object:
-    path, mark, page = document_path(source).rpartition("#")
+    path, separator, page = document_path(source).rpartition("#")
     is_page = path and page.isascii() and page.isdigit() and page.strip("0")
-    return is_page or not mark or "/" in page
+    return is_page or not separator or "/" in page
 
 
-_UNICODE = _must(is_unicode, "must hold no half of a surrogate pair")
-_FILLED = _must(str.strip, "must not be blank")
-_SOURCE = _must(
+_UNICODE_RULE = _must(is_unicode, "must hold no half of a surrogate pair")
+_FILLED_RULE = _must(str.strip, "must not be blank")
+_SOURCE_RULE = _must(
     _is_source, "must be path or path#page, page an integer from 1, not its printed label"
 )
 _ANSWERS = _must(
     lambda value: value is None or listed_answers(value) is not None,
     "must be a text, a list of texts, or an object with text",
 )
-Text = Annotated[str, _UNICODE]
+Text = Annotated[str, _UNICODE_RULE]
 OptionalText = Text | None
-FilledText = Annotated[Text, _FILLED]
-Name = Annotated[str, Field(max_length=MAX_NAME), _UNICODE, _FILLED]
-Question = Annotated[str, Field(max_length=LONGEST_QUESTION), _UNICODE]
+FilledText = Annotated[Text, _FILLED_RULE]
+Name = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS), _UNICODE_RULE, _FILLED_RULE]
+Question = Annotated[str, Field(max_length=LONGEST_QUESTION), _UNICODE_RULE]
 Sources = Annotated[
-    list[Annotated[Name, _SOURCE]] | None,
+    list[Annotated[Name, _SOURCE_RULE]] | None,
     Field(description="write a list, or a.md;b.md#2 with semicolons"),
 ]
 Names = Annotated[list[Name] | None, Field(description="write a list, or Acme;Leeds")]
@@ -147,9 +160,9 @@ class Fields(BaseModel):
     def stated(self, names: Iterable[str]) -> dict[str, Any]:
         """Those of some fields that are stated, lists as tuples."""
         return {
-            name: tuple(value) if isinstance(value, list) else value
-            for name in names
-            if (value := getattr(self, name)) is not None
+            field_name: tuple(field_value) if isinstance(field_value, list) else field_value
+            for field_name in names
+            if (field_value := getattr(self, field_name)) is not None
         }
 
 
@@ -234,148 +247,177 @@ CHUNK_NAMES |= {"chunk_id": "id", "hit_id": "id"}
 
 
 def read_record(
-    line: JsonLine, model: type[Model], faults: Faults, heads: Heads | None = None
+    record_line: JsonLine,
+    record_model: type[Model],
+    faults: Faults,
+    heads_by_field: Heads | None = None,
 ) -> Model | None:
     """Fields of a record; None where they break a rule, which is noted.
 
     Args:
-      line: a record with our names.
-      heads: columns of a table by field, for messages.
+      record_line: a record with our names.
+      heads_by_field: columns of a table by field, for messages.
     """
     try:
-        return model.model_validate(line.record)
+        return record_model.model_validate(record_line.record)
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            faults.add(*_broken_rule(detail, model, line, heads))
+        for validation_error in error.errors(include_url=False):
+            faults.add(*_broken_rule(validation_error, record_model, record_line, heads_by_field))
     return None
 
 
 def _broken_rule(
-    detail: Mapping[str, Any], model: type[BaseModel], line: JsonLine, heads: Heads | None
+    validation_error: Mapping[str, Any],
+    record_model: type[BaseModel],
+    record_line: JsonLine,
+    heads_by_field: Heads | None,
 ) -> tuple[Where, str, str, str]:
     """Place, rule, remedy and value of what pydantic says of a field."""
-    names, value = [*map(str, detail["loc"])] or ["the record"], detail["input"]
-    info, where = model.model_fields.get(names[0]), line.where
-    rule = re.sub(r"^\w+ should\b", "must", detail["msg"].removeprefix("Value error, "))
-    remedy = (info and info.description) or "correct it, or leave it out"
-    is_missing = detail["type"] == "missing"
-    if heads is not None:
-        where = Where(f"{where.file}, column {heads.get(names[0], names[-1])}")
-    if detail["type"] == "extra_forbidden":
+    field_path, offending_value = (
+        [*map(str, validation_error["loc"])] or ["the record"],
+        validation_error["input"],
+    )
+    field_info, location = record_model.model_fields.get(field_path[0]), record_line.where
+    rule = re.sub(r"^\w+ should\b", "must", validation_error["msg"].removeprefix("Value error, "))
+    remedy = (field_info and field_info.description) or "correct it, or leave it out"
+    is_missing = validation_error["type"] == "missing"
+    if heads_by_field is not None:
+        location = Where(
+            f"{location.file}, column {heads_by_field.get(field_path[0], field_path[-1])}"
+        )
+    if validation_error["type"] == "extra_forbidden":
         rule, remedy = "is no field of it", "take it out, or put it under tags"
-    elif value is None or (is_missing and heads is not None):
-        rule, remedy, value = "must not be missing", "fill it, or drop the row", None
+    elif offending_value is None or (is_missing and heads_by_field is not None):
+        rule, remedy, offending_value = "must not be missing", "fill it, or drop the row", None
     elif is_missing:
-        rule, remedy, value = "is required", f"add {names[-1]}", ", ".join(map(str, value))
-    return where, f"{'.'.join(names)} {rule}", remedy, shown_value(value)
+        rule, remedy, offending_value = (
+            "is required",
+            f"add {field_path[-1]}",
+            ", ".join(map(str, offending_value)),
+        )
+    return location, f"{'.'.join(field_path)} {rule}", remedy, shown_value(offending_value)
 
 
 def read_case(
-    line: JsonLine,
+    record_line: JsonLine,
     faults: Faults,
-    heads: Heads | None = None,
-    model: type[CaseRecord] = CaseRecord,
+    heads_by_field: Heads | None = None,
+    record_model: type[CaseRecord] = CaseRecord,
 ) -> tuple[Where, Case] | None:
     """Case of a record with its place; None where it breaks a rule, which is noted.
 
     Args:
-      line: a record with our names.
-      heads: columns of a table by field, for messages.
+      record_line: a record with our names.
+      heads_by_field: columns of a table by field, for messages.
     """
-    line = _named(line, "id")
-    record = read_record(line, model, faults, heads)
-    if record is None:
+    record_line = _named(record_line, "id")
+    case_fields = read_record(record_line, record_model, faults, heads_by_field)
+    if case_fields is None:
         return None
-    return line.where, Case(
-        record.id,
-        **record.stated(CASE_FIELDS),
-        extra={key: value for key, value in line.record.items() if key not in LINE_NAMES},
+    return record_line.where, Case(
+        case_fields.id,
+        **case_fields.stated(CASE_FIELDS),
+        extra={
+            field_name: field_value
+            for field_name, field_value in record_line.record.items()
+            if field_name not in LINE_NAMES
+        },
     )
 
 
 def read_chunk(
-    line: JsonLine, faults: Faults, heads: Heads | None = None
+    record_line: JsonLine, faults: Faults, heads_by_field: Heads | None = None
 ) -> tuple[Where, Chunk] | None:
     """Chunk of a record with its place; without a source it is a document of its own."""
-    line = _named(line, "id")
-    record = read_record(line, ChunkRecord, faults, heads)
-    if record is None:
+    record_line = _named(record_line, "id")
+    chunk_fields = read_record(record_line, ChunkRecord, faults, heads_by_field)
+    if chunk_fields is None:
         return None
-    fields = {"source": flat_name(record.id)} | record.stated(PassageFields.model_fields)
-    return line.where, Chunk(record.id, record.text, tags=titled_tags(record), **fields)
+    passage_fields = {"source": flat_name(chunk_fields.id)} | chunk_fields.stated(
+        PassageFields.model_fields
+    )
+    return record_line.where, Chunk(
+        chunk_fields.id, chunk_fields.text, tags=titled_tags(chunk_fields), **passage_fields
+    )
 
 
-def read_document_line(line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:
+def read_document_line(record_line: JsonLine) -> tuple[Where, DocumentRecord, dict[str, str]]:
     """Document of a line with its place and tags.
 
     Raises:
       InputError: it breaks a rule.
     """
     faults = Faults()
-    line = _named(line, "source")
-    record = read_record(line, DocumentRecord, faults)
-    tags = {} if record is None else titled_tags(record)
-    return line.where, faults.checked(record), tags
+    record_line = _named(record_line, "source")
+    document_record = read_record(record_line, DocumentRecord, faults)
+    document_tags = {} if document_record is None else titled_tags(document_record)
+    return record_line.where, faults.checked(document_record), document_tags
 
 
 def titled_tags(record: ChunkRecord | DocumentRecord) -> dict[str, str]:
     """Tags of a record, its title among them; one that the tags state too is theirs."""
-    titled = {} if record.title is None else {"title": record.title}
-    return titled | (record.tags or {})
+    title_tag = {} if record.title is None else {"title": record.title}
+    return title_tag | (record.tags or {})
 
 
-def _named(line: JsonLine, key: str) -> JsonLine:
+def _named(record_line: JsonLine, name_field: str) -> JsonLine:
     """A record with its name in its place."""
-    name = line.record.get(key)
-    return line._replace(where=line.where._replace(id=name)) if isinstance(name, str) else line
+    record_name = record_line.record.get(name_field)
+    return (
+        record_line._replace(where=record_line.where._replace(id=record_name))
+        if isinstance(record_name, str)
+        else record_line
+    )
 
 
-def parse_case(record: Mapping[str, Any], file: str = "record") -> Case:
+def parse_case(record: Mapping[str, Any], file_name: str = "record") -> Case:
     """Case of a record, with or without a label.
 
     Raises:
       InputError: a field breaks a rule.
     """
     faults = Faults()
-    return faults.checked(read_case(JsonLine(Where(file), record), faults))[1]
+    return faults.checked(read_case(JsonLine(Where(file_name), record), faults))[1]
 
 
-def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
+def case_record(case: Case, location: Where | None = None) -> dict[str, Any]:
     """Record of a case as `save_cases` writes it, without fields at their defaults.
 
     Raises:
       InputError: a key of `extra` has the name of a field.
     """
-    if clash := sorted(LINE_NAMES.keys() & case.extra.keys()):
+    if clashing_keys := sorted(LINE_NAMES.keys() & case.extra.keys()):
         raise input_error(
-            where or Where("case", id=case.id),
+            location or Where("case", id=case.id),
             "extra must not hold the name of a field",
             "rename the key",
-            shown_value(clash[0]),
+            shown_value(clashing_keys[0]),
         )
-    fields = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in case._asdict().items()
-        if key == "expect_status" or value != Case._field_defaults.get(key)
+    case_fields = {
+        field_name: list(field_value) if isinstance(field_value, tuple) else field_value
+        for field_name, field_value in case._asdict().items()
+        if field_name == "expect_status" or field_value != Case._field_defaults.get(field_name)
     }
-    fields.pop("extra", None)
-    return fields | dict(case.extra)
+    case_fields.pop("extra", None)
+    return case_fields | dict(case.extra)
 
 
 def hash_cases(cases: Iterable[Case]) -> str:
     """SHA-256, 64 hex digits, over the canonical JSON of all fields of the cases in their order."""
-    digest = sha256()
+    cases_digest = sha256()
     for case in cases:
-        fields = {**case._asdict(), "extra": dict(case.extra)}
-        digest.update(canonical_text(fields, Where("cases", id=case.id)).encode() + b"\n")
-    return digest.hexdigest()
+        case_fields = {**case._asdict(), "extra": dict(case.extra)}
+        cases_digest.update(
+            canonical_text(case_fields, Where("cases", id=case.id)).encode() + b"\n"
+        )
+    return cases_digest.hexdigest()
 
 
-def flat_name(name: str) -> str:
+def flat_name(title: str) -> str:
     """A title or id that can stand as a file name in `file#page`: slashes and `#` percent-encoded.
 
     Example:
       >>> flat_name("AC/DC")
       'AC%2FDC'
     """
-    return name.replace("/", "%2F").replace("\\", "%5C").replace("#", "%23")
+    return title.replace("/", "%2F").replace("\\", "%5C").replace("#", "%23")

@@ -9,19 +9,19 @@ from typing import Any
 
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.html import html_document, names
-from raglab.store.markdown import LABELS
+from raglab.store.markdown import DIRECTIVE_LABELS
 
 # roles whose title may touch its target
-_TITLED = names("any,doc,download,numref,ref,term")
+_TITLED_ROLES = names("any,doc,download,numref,ref,term")
 # Directives that hold no text for readers, by their names without a domain.
-_SILENT = names(
+_SILENT_DIRECTIVES = names(
     "codeauthor,currentmodule,default-domain,highlight,include,index,literalinclude,meta,module,"
     "program,raw,sectionauthor,tabularcolumns,testcleanup,testsetup,toctree"
 )
-_CODE = names("code,code-block,sourcecode")
+_CODE_DIRECTIVES = names("code,code-block,sourcecode")
 # what stands behind the name is no text
-_UNTITLED = names("cssclass,figure,ifconfig,only,rst-class")
-_SETTINGS = {
+_UNTITLED_DIRECTIVES = names("cssclass,figure,ifconfig,only,rst-class")
+_DOCUTILS_SETTINGS = {
     "file_insertion_enabled": False,  # `include` reads no other file
     "raw_enabled": False,
     "_disable_config": True,  # nor a docutils.conf
@@ -41,7 +41,7 @@ _SETTINGS = {
 }
 
 
-def rst_blocks(raw: bytes) -> DocumentBlocks:
+def rst_blocks(raw_bytes: bytes) -> DocumentBlocks:
     """Blocks of reStructuredText.
 
     No other file is read and no HTML taken over. Of a directive or a role that docutils does not
@@ -49,20 +49,24 @@ def rst_blocks(raw: bytes) -> DocumentBlocks:
     read, `.. |d| date::`, stays as it is written: the same text gives the same blocks.
 
     Args:
-      raw: text as UTF-8.
+      raw_bytes: text as UTF-8.
     """
     from docutils import core, nodes
 
     with _sphinx_names():
-        tree = core.publish_doctree(raw.decode(), settings_overrides=_SETTINGS)
-    tree.transform_messages = []
-    for message in [*tree.findall(nodes.system_message)]:
-        text = message.next_node(nodes.literal_block)  # what could not be read
-        message.parent.replace(message, [] if text is None else [text])
-    for problem in [*tree.findall(nodes.problematic)]:
+        document_tree = core.publish_doctree(
+            raw_bytes.decode(), settings_overrides=_DOCUTILS_SETTINGS
+        )
+    document_tree.transform_messages = []
+    for message in [*document_tree.findall(nodes.system_message)]:
+        unread_text = message.next_node(nodes.literal_block)  # what could not be read
+        message.parent.replace(message, [] if unread_text is None else [unread_text])
+    for problem in [*document_tree.findall(nodes.problematic)]:
         problem.parent.replace(problem, nodes.Text(problem.astext()))
-    page = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
-    return DocumentBlocks("", html_document(page).blocks)
+    html_page = core.publish_from_doctree(
+        document_tree, writer="html5", settings_overrides=_DOCUTILS_SETTINGS
+    )
+    return DocumentBlocks("", html_document(html_page).blocks)
 
 
 @contextmanager
@@ -71,15 +75,18 @@ def _sphinx_names() -> Iterator[None]:
     from docutils import nodes
     from docutils.parsers.rst import directives, roles
 
-    def title(name: str, _raw: str, text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-        text = " ".join(text.split()).lstrip("~!")
-        mark = "<" if name.rpartition(":")[2] in _TITLED else " <"  # before the target
-        shown = text.partition(mark)[0].rstrip() if text.endswith(">") else text
-        return [nodes.literal(text, shown or text)], []
+    def title(role_name: str, _raw: str, role_text: str, *_: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+        role_text = " ".join(role_text.split()).lstrip("~!")
+        # what precedes the target
+        target_mark = "<" if role_name.rpartition(":")[2] in _TITLED_ROLES else " <"
+        shown_title = (
+            role_text.partition(target_mark)[0].rstrip() if role_text.endswith(">") else role_text
+        )
+        return [nodes.literal(role_text, shown_title or role_text)], []
 
     known_directive, known_role = directives.directive, roles.role
-    own = frozenset({"date", "image", "figure", *_CODE, *_SILENT})
-    directives.directive = _with_default(known_directive, _content_directive(), own)
+    own_directives = frozenset({"date", "image", "figure", *_CODE_DIRECTIVES, *_SILENT_DIRECTIVES})
+    directives.directive = _with_default(known_directive, _content_directive(), own_directives)
     roles.role = _with_default(known_role, title)
     try:
         yield
@@ -88,12 +95,20 @@ def _sphinx_names() -> Iterator[None]:
         roles._roles.clear()  # noqa: SLF001 - a text must not name roles for the next
 
 
-def _with_default(known: Any, default: Any, own: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
+def _with_default(
+    known_lookup: Any,  # noqa: ANN401
+    default_entry: Any,  # noqa: ANN401
+    own_names: frozenset[str] = frozenset(),
+) -> Any:  # noqa: ANN401
     """Look-up of docutils with a default for names that it does not know, and for own ones."""
 
-    def lookup(name: str, *more: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
-        result = (None, []) if name.lower() in own else known(name, *more)
-        return result if result[0] else (default, [])
+    def lookup(directive_name: str, *lookup_arguments: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+        looked_up = (
+            (None, [])
+            if directive_name.lower() in own_names
+            else known_lookup(directive_name, *lookup_arguments)
+        )
+        return looked_up if looked_up[0] else (default_entry, [])
 
     return lookup
 
@@ -103,30 +118,38 @@ def _content_directive() -> Any:  # noqa: ANN401 - docutils has no types
     from docutils import nodes
     from docutils.parsers.rst import Directive
 
-    def option(text: str | None) -> str:
-        return text or ""
+    def option(option_text: str | None) -> str:
+        return option_text or ""
 
     class Content(Directive):  # type: ignore[misc]
         has_content, final_argument_whitespace, optional_arguments = True, True, 1
         option_spec = defaultdict(lambda: option, alt=option)  # noqa: RUF012 - of any name
 
         def run(self) -> list[Any]:
-            name = self.name.rpartition(":")[2].lower()
-            argument = " ".join(self.arguments)
-            if name in _SILENT or name.startswith("auto"):
+            directive_name = self.name.rpartition(":")[2].lower()
+            directive_argument = " ".join(self.arguments)
+            if directive_name in _SILENT_DIRECTIVES or directive_name.startswith("auto"):
                 return []
-            if name == "date":
+            if directive_name == "date":
                 return [nodes.Text(f"|{self.state.parent['names'][0]}|")]
-            if name == "image":
+            if directive_name == "image":
                 return [nodes.inline("", self.options.get("alt", ""))]
-            if name in _CODE:
-                code = "\n".join(self.content)
-                return [nodes.literal_block(code, code, classes=["code", *argument.split()[:1]])]
+            if directive_name in _CODE_DIRECTIVES:
+                code_text = "\n".join(self.content)
+                return [
+                    nodes.literal_block(
+                        code_text, code_text, classes=["code", *directive_argument.split()[:1]]
+                    )
+                ]
             container = nodes.container()
-            title = "" if name in _UNTITLED else f"{LABELS.get(name, '')} {argument}".strip()
-            if title:
-                texts, _ = self.state.inline_text(title, self.lineno)
-                container += nodes.paragraph(title, "", *texts)
+            directive_title = (
+                ""
+                if directive_name in _UNTITLED_DIRECTIVES
+                else f"{DIRECTIVE_LABELS.get(directive_name, '')} {directive_argument}".strip()
+            )
+            if directive_title:
+                title_nodes, _ = self.state.inline_text(directive_title, self.lineno)
+                container += nodes.paragraph(directive_title, "", *title_nodes)
             self.state.nested_parse(self.content, self.content_offset, container)
             return [container]
 

@@ -32,53 +32,62 @@ def signal_column(
     Raises:
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
-    where, unit = f"signal {signal.name}", signal.unit
+    subject, signal_unit = f"signal {signal.name}", signal.unit
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
         # what is no text comes before what is there twice: a list has no place in a set
-        known, keys = set(ids), source.index
-        strange = [key for key in keys if not isinstance(key, str) or key not in known]
-        twice = [] if strange else keys[keys.duplicated()].tolist()
-        if wrong := strange or twice:
-            rule = "be indexed by ids of the trace's cases" if strange else "name each case once"
+        case_ids, series_index = set(ids), source.index
+        strange_keys = [
+            index_key
+            for index_key in series_index
+            if not isinstance(index_key, str) or index_key not in case_ids
+        ]
+        repeated_keys = [] if strange_keys else series_index[series_index.duplicated()].tolist()
+        if wrong_keys := strange_keys or repeated_keys:
+            index_rule = (
+                "be indexed by ids of the trace's cases" if strange_keys else "name each case once"
+            )
             raise input_error(
-                where,
-                f"a Series must {rule}",
+                subject,
+                f"a Series must {index_rule}",
                 "index it by case id, once each",
-                f"{shown_value(str(wrong[0]))} ({len(wrong):,} such)",
+                f"{shown_value(str(wrong_keys[0]))} ({len(wrong_keys):,} such)",
             )
         source = source.reindex(list(ids)).to_numpy()  # NaN for a case that it does not hold
     try:
-        values = float_array(source, "values")
+        numbers = float_array(source, "values")
     except ValueError as error:
         raise input_error(
-            where,
+            subject,
             "values must be numbers by case, or a Series",
             "convert them, with NaN where there is none",
             str(error).partition("got ")[2].partition(";")[0],
         ) from error
-    if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
+    if numbers.ndim not in (1, 2, 3) or numbers.shape != shape[: numbers.ndim]:
         raise input_error(
-            where,
+            subject,
             f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}",
             "give a number a case",
-            f"shape {values.shape}",
+            f"shape {numbers.shape}",
         )
-    values = within_range(values, unit.low, unit.high, f"values of signal {signal.name}")
+    numbers = within_range(
+        numbers, signal_unit.low, signal_unit.high, f"values of signal {signal.name}"
+    )
     # NaN is neither below nor above, so that a missing value passes
-    broken = np.isinf(values) | (values < unit.low) | (values > unit.high)
-    if broken.any():
-        place = tuple(np.argwhere(broken)[0].tolist())
-        value = shown_number(float(values[place]), unit.low, unit.high)
+    is_out_of_range = np.isinf(numbers) | (numbers < signal_unit.low) | (numbers > signal_unit.high)
+    if is_out_of_range.any():
+        broken_cell = tuple(np.argwhere(is_out_of_range)[0].tolist())
+        value = shown_number(float(numbers[broken_cell]), signal_unit.low, signal_unit.high)
         raise input_error(
-            where,
-            f"values of unit {unit.name!r} must be finite and in [{unit.low:g}, {unit.high:g}]",
+            subject,
+            f"values of unit {signal_unit.name!r} must be finite and in "
+            f"[{signal_unit.low:g}, {signal_unit.high:g}]",
             "scale it, or state another unit",
-            f"{value} at case {ids[place[0]]!r}",
+            f"{value} at case {ids[broken_cell[0]]!r}",
         )
-    whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
+    full_values = np.broadcast_to(numbers.reshape(numbers.shape + (1,) * (3 - numbers.ndim)), shape)
     # a copy: what its caller writes afterwards must not change the trace
-    return np.array(whole, order="C")
+    return np.array(full_values, order="C")
 
 
 def array_hash(column: NDArray[np.float64]) -> str:
@@ -86,6 +95,6 @@ def array_hash(column: NDArray[np.float64]) -> str:
     return hashlib.sha256(f"{list(column.shape)}".encode() + array_bytes(column)).hexdigest()
 
 
-def array_bytes(array: NDArray[Any], kind: type[np.generic] = np.float64) -> bytes:
+def array_bytes(array: NDArray[Any], number_type: type[np.generic] = np.float64) -> bytes:
     """Bytes of numbers as a kind of them, with one NaN for all."""
-    return np.where(np.isnan(array), np.nan, array).astype(kind, order="C").tobytes()
+    return np.where(np.isnan(array), np.nan, array).astype(number_type, order="C").tobytes()

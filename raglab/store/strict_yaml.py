@@ -9,52 +9,58 @@ from typing import Any
 import yaml
 
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.records import MAX_NAME
+from raglab.store.records import MAX_NAME_CHARACTERS
 
 
-def load_yaml(text: str, file: str, what: str, *, as_texts: bool = False) -> Any:  # noqa: ANN401 - any YAML value
+def load_yaml(yaml_text: str, file_name: str, document_noun: str, *, as_texts: bool = False) -> Any:  # noqa: ANN401 - any YAML value
     """Value of a YAML text.
 
     Args:
-      file: for messages.
-      what: that stands in it, such as "a policy".
-      as_texts: whether a scalar is the text that stands there; null is None all the same.
+      file_name: for messages.
+      document_noun: what it holds, such as "a policy".
+      as_texts: whether a scalar is its text as it is written; null is None all the same.
 
     Raises:
       InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the
         line.
     """
-    line: int | None = None
-    if "\ufeff" in text:  # it would become a part of a key that nobody sees
-        line = 1 + text.count("\n", 0, text.index("\ufeff"))
+    line_number: int | None = None
+    if "\ufeff" in yaml_text:  # it would become a part of a key that nobody sees
+        line_number = 1 + yaml_text.count("\n", 0, yaml_text.index("\ufeff"))
         raise input_error(
-            Where(file, line),
-            f"{what} must hold no byte-order mark but at its beginning",
+            Where(file_name, line_number),
+            f"{document_noun} must hold no byte-order mark but at its beginning",
             "take it away",
             "one",
         )
     try:
-        loader = (_TextYaml if as_texts else _StrictYaml)(text)
+        yaml_loader = (_TextYaml if as_texts else _StrictYaml)(yaml_text)
         try:
-            return loader.get_single_data()
+            return yaml_loader.get_single_data()
         except RecursionError:
-            line, reason = loader.line + 1, "nesting too deep"
+            line_number, reason = yaml_loader.line + 1, "nesting too deep"
     except yaml.YAMLError as error:  # the reader's come before there is a loader
-        mark = getattr(error, "problem_mark", None)
+        problem_mark = getattr(error, "problem_mark", None)
         reason = " ".join(str(error).split())
-        if isinstance(error, yaml.MarkedYAMLError) and mark is not None:
-            line, reason = mark.line + 1, f"{error.problem} at column {mark.column + 1}"
+        if isinstance(error, yaml.MarkedYAMLError) and problem_mark is not None:
+            line_number, reason = (
+                problem_mark.line + 1,
+                f"{error.problem} at column {problem_mark.column + 1}",
+            )
     raise input_error(
-        Where(file, line), f"{what} must be valid YAML", "correct or remove the line", reason
+        Where(file_name, line_number),
+        f"{document_noun} must be valid YAML",
+        "correct or remove the line",
+        reason,
     )
 
 
-MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
-_DEEPEST = 100  # a policy is seven deep
-_TAG = "tag:yaml.org,2002:"
+MAX_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
+_MAX_YAML_DEPTH = 100  # a policy is seven deep
+_TAG_PREFIX = "tag:yaml.org,2002:"
 _PLAIN_NUMBERS = {
-    f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"),
-    f"{_TAG}float": re.compile(r"[^:]*"),
+    f"{_TAG_PREFIX}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"),
+    f"{_TAG_PREFIX}float": re.compile(r"[^:]*"),
 }
 
 
@@ -68,17 +74,17 @@ class _StrictYaml(yaml.SafeLoader):
     nodes = depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        next_event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         self.nodes += 1
         problem = ""
-        if self.nodes > MOST_YAML_VALUES:
-            problem = f"more than {MOST_YAML_VALUES} keys and values"
-        elif self.depth > _DEEPEST:
+        if self.nodes > MAX_YAML_VALUES:
+            problem = f"more than {MAX_YAML_VALUES} keys and values"
+        elif self.depth > _MAX_YAML_DEPTH:
             problem = "nesting too deep"
-        elif isinstance(event, yaml.AliasEvent):
-            problem = f"the alias *{event.anchor}; write the value out"
+        elif isinstance(next_event, yaml.AliasEvent):
+            problem = f"the alias *{next_event.anchor}; write the value out"
         if problem:
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=next_event.start_mark)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -86,9 +92,9 @@ class _StrictYaml(yaml.SafeLoader):
 
     # as in the parent
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001
-        plain = _PLAIN_NUMBERS.get(node.tag)
-        if plain is not None and not (
-            isinstance(node, yaml.ScalarNode) and plain.fullmatch(node.value)
+        number_pattern = _PLAIN_NUMBERS.get(node.tag)
+        if number_pattern is not None and not (
+            isinstance(node, yaml.ScalarNode) and number_pattern.fullmatch(node.value)
         ):
             problem = (
                 f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
@@ -98,8 +104,11 @@ class _StrictYaml(yaml.SafeLoader):
             return super().construct_object(node, deep=deep)
         # such as month 13
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            why = f": {error}" if isinstance(error, ValueError) else ""
-            problem = f"{shown_value(node.value)}, which is no {node.tag.removeprefix(_TAG)}{why}"
+            cause_clause = f": {error}" if isinstance(error, ValueError) else ""
+            problem = (
+                f"{shown_value(node.value)}, which is no "
+                f"{node.tag.removeprefix(_TAG_PREFIX)}{cause_clause}"
+            )
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
     # as in the parent
@@ -108,22 +117,26 @@ class _StrictYaml(yaml.SafeLoader):
         node: yaml.MappingNode,
         deep: bool = False,  # noqa: FBT001
     ) -> dict[Hashable, Any]:
-        keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-        rows = super().construct_mapping(node, deep=deep)
-        names: set[Hashable] = set()
-        for key in keys:
-            is_merge, problem = key.tag == f"{_TAG}merge", ""
-            name = key.value if is_merge else self.construct_object(key, deep=True)
+        key_nodes = (
+            [key_node for key_node, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        )
+        mapping = super().construct_mapping(node, deep=deep)
+        seen_keys: set[Hashable] = set()
+        for key_node in key_nodes:
+            is_merge, problem = key_node.tag == f"{_TAG_PREFIX}merge", ""
+            mapping_key = key_node.value if is_merge else self.construct_object(key_node, deep=True)
             if is_merge:
                 problem = "the merge <<; write the keys out"
-            elif isinstance(name, str) and len(name) > MAX_NAME:
-                problem = f"a key of {len(name)} characters; write at most {MAX_NAME}"
-            elif name in names:
-                problem = f"key {shown_value(name)} twice in one mapping"
+            elif isinstance(mapping_key, str) and len(mapping_key) > MAX_NAME_CHARACTERS:
+                problem = (
+                    f"a key of {len(mapping_key)} characters; write at most {MAX_NAME_CHARACTERS}"
+                )
+            elif mapping_key in seen_keys:
+                problem = f"key {shown_value(mapping_key)} twice in one mapping"
             if problem:
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            names.add(name)
-        return rows
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            seen_keys.add(mapping_key)
+        return mapping
 
 
 class _TextYaml(_StrictYaml):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.arguments.user_warnings import warn_user
-from raglab.store.case_labels import KNOWN_EXTRAS
+from raglab.store.case_labels import KNOWN_EXTRA_KEYS
 from raglab.store.cells import CELL_READERS, MISSING_TEXTS
 from raglab.store.csv_tables import MAX_TABLE_ROWS, check_heads, csv_records, table_text
 from raglab.store.encodings import ENCODING_REMEDY, Encoding, check_no_encoding
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TEXT_ENDINGS = (".csv", ".tsv")
-ENDINGS = (*TEXT_ENDINGS, ".parquet")
-FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
-NEAR = 0.8  # of difflib, from which a name is a slip of another
-_MAP = "columns must map our names to those of the table"
+TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet")
+FRAME_NAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
+NEAR_CUTOFF = 0.8  # of difflib, from which a name is a slip of another
+_MAP_RULE = "columns must map our names to those of the table"
 _MAP_REMEDY = 'write {"query": "question"}'
 NearNames = Mapping[str, Sequence[str]]  # what others call our fields, by field
-_IDS = ("id", "case_id")  # fields that an index without them may hold
+_ID_FIELDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
 LOOSE_NAMES: NearNames = {
     "query": ("input", "text", "prompt", "utterance", "claim", "message"),
@@ -85,10 +85,12 @@ class SourceTable(NamedTuple):
 
     def where(self, row: int, column: str = "") -> Where:
         """Place of a row or cell."""
-        value = self.labels[row]
-        is_position = type(value) is int and value == row and self.label == "index"
-        label = "" if is_position else f" ({self.label} {shown_value(value)})"
-        return Where(f"{self.name}, row {row}{label}{f', column {column}' if column else ''}")
+        row_label = self.labels[row]
+        is_position = type(row_label) is int and row_label == row and self.label == "index"
+        label_clause = "" if is_position else f" ({self.label} {shown_value(row_label)})"
+        return Where(
+            f"{self.name}, row {row}{label_clause}{f', column {column}' if column else ''}"
+        )
 
 
 class Places(NamedTuple):
@@ -101,7 +103,7 @@ class Places(NamedTuple):
 
 def is_table(path: Path) -> bool:
     """Whether a path is a file with the ending of a table."""
-    return path.suffix.lower() in ENDINGS and path.is_file()
+    return path.suffix.lower() in TABLE_ENDINGS and path.is_file()
 
 
 def read_table(
@@ -109,7 +111,7 @@ def read_table(
     names: Mapping[str, str],
     columns: Columns,
     *,
-    name: str = FRAME,
+    name: str = FRAME_NAME,
     max_file_bytes: int = MAX_FILE_BYTES,
     encoding: Encoding = None,
     remedy: str = ENCODING_REMEDY,
@@ -127,70 +129,94 @@ def read_table(
     Raises:
       InputError: it is no table.
     """
-    mapped = {} if columns is None else columns
-    if not isinstance(mapped, Mapping):
-        raise input_error(name, _MAP, _MAP_REMEDY, shown_value(columns))
+    column_map = {} if columns is None else columns
+    if not isinstance(column_map, Mapping):
+        raise input_error(name, _MAP_RULE, _MAP_REMEDY, shown_value(columns))
     if not isinstance(source, str | Path):
         check_no_encoding(encoding, name)
-        return _frame_table(source, names, mapped, name)
-    path = Path(source)
-    if path.suffix.lower() not in TEXT_ENDINGS:
-        check_no_encoding(encoding, str(path))
-        return _frame_table(parquet_frame(path), names, mapped, str(path))
-    text = table_text(path, max_file_bytes, encoding=encoding, remedy=remedy)
-    heads, *rows = csv_records(text, path)
-    stripped = [head.strip() for head in heads.cells]
-    check_heads([head for head in stripped if head], Where(str(path), heads.line))
-    cells = {head: [row.cells[place] for row in rows] for place, head in enumerate(stripped)}
-    return SourceTable(str(path), len(rows), cells, [row.line for row in rows], "line")
+        return _frame_table(source, names, column_map, name)
+    table_path = Path(source)
+    if table_path.suffix.lower() not in TEXT_ENDINGS:
+        check_no_encoding(encoding, str(table_path))
+        return _frame_table(parquet_frame(table_path), names, column_map, str(table_path))
+    table_content = table_text(table_path, max_file_bytes, encoding=encoding, remedy=remedy)
+    head_record, *row_records = csv_records(table_content, table_path)
+    head_names = [head_name.strip() for head_name in head_record.cells]
+    check_heads(
+        [head_name for head_name in head_names if head_name],
+        Where(str(table_path), head_record.line),
+    )
+    cells_by_head = {
+        head_name: [row_record.cells[position] for row_record in row_records]
+        for position, head_name in enumerate(head_names)
+    }
+    return SourceTable(
+        str(table_path),
+        len(row_records),
+        cells_by_head,
+        [row_record.line for row_record in row_records],
+        "line",
+    )
 
 
 def _frame_table(
-    frame: pd.DataFrame, names: Mapping[str, str], mapped: Mapping[str, str], name: str
+    frame: pd.DataFrame,
+    fields_by_name: Mapping[str, str],
+    column_map: Mapping[str, str],
+    frame_name: str,
 ) -> SourceTable:
     import pandas as pd
 
-    where = Where(name)
+    location = Where(frame_name)
     is_frame = isinstance(frame, pd.DataFrame)
     if not is_frame or not 0 < len(frame) <= MAX_TABLE_ROWS:
         raise input_error(
-            where,
+            location,
             f"a table must be a DataFrame of at least one row, at most {MAX_TABLE_ROWS:,}",
             "wrap, add or split them",
             f"{len(frame):,}" if is_frame else type(frame).__name__,
         )
-    heads = [str(column) for column in frame.columns]
-    check_heads(heads, where)
-    columns = {head: _frame_cells(frame.iloc[:, place]) for place, head in enumerate(heads)}
-    held = {names.get(head) for head in (*heads, *mapped)}
-    left_out = []
-    for level, head in enumerate(frame.index.names):
-        known = head if isinstance(head, str) else ""
-        is_free = known in names and names[known] not in held
-        cells = frame.index.get_level_values(level).to_series()
-        if known not in columns and (is_free or head in mapped.values()):
-            columns[known] = _frame_cells(cells)
-        elif held.isdisjoint(_IDS) and (head is not None or isinstance(cells.iloc[0], str)):
-            left_out.append(f"the index {shown_value(head)}")
-    return SourceTable(name, len(frame), columns, frame.index.tolist(), left_out=left_out)
+    head_names = [str(frame_column) for frame_column in frame.columns]
+    check_heads(head_names, location)
+    cells_by_head = {
+        head_name: _frame_cells(frame.iloc[:, position])
+        for position, head_name in enumerate(head_names)
+    }
+    held_fields = {fields_by_name.get(head_name) for head_name in (*head_names, *column_map)}
+    unread_levels = []
+    for level_index, head_name in enumerate(frame.index.names):
+        level_name = head_name if isinstance(head_name, str) else ""
+        is_free = level_name in fields_by_name and fields_by_name[level_name] not in held_fields
+        level_cells = frame.index.get_level_values(level_index).to_series()
+        if level_name not in cells_by_head and (is_free or head_name in column_map.values()):
+            cells_by_head[level_name] = _frame_cells(level_cells)
+        elif held_fields.isdisjoint(_ID_FIELDS) and (
+            head_name is not None or isinstance(level_cells.iloc[0], str)
+        ):
+            unread_levels.append(f"the index {shown_value(head_name)}")
+    return SourceTable(
+        frame_name, len(frame), cells_by_head, frame.index.tolist(), left_out=unread_levels
+    )
 
 
 def _frame_cells(series: pd.Series[Any]) -> list[Any]:
-    values = series.tolist()
+    series_cells = series.tolist()
     try:
-        gone = series.isna().tolist()
+        is_gone = series.isna().tolist()
     except ArithmeticError:  # a signalling NaN of `decimal` raises where it is compared
-        values = [... if isinstance(of, Decimal) and of.is_snan() else of for of in values]
-        gone = list(map(is_missing, values))
+        series_cells = [
+            ... if isinstance(cell, Decimal) and cell.is_snan() else cell for cell in series_cells
+        ]
+        is_gone = list(map(is_missing, series_cells))
     return [
-        None if missing else value.tolist() if hasattr(value, "tolist") else value
-        for value, missing in zip(values, gone, strict=True)
+        None if is_absent else cell_value.tolist() if hasattr(cell_value, "tolist") else cell_value
+        for cell_value, is_absent in zip(series_cells, is_gone, strict=True)
     ]
 
 
 def place_columns(
     name: str,
-    heads: Collection[str],
+    column_names: Collection[str],
     names: Mapping[str, str],
     columns: Columns,
     faults: Faults,
@@ -203,7 +229,7 @@ def place_columns(
 
     Args:
       name: of the table.
-      heads: of its columns.
+      column_names: of its columns.
       names: of fields and their aliases -> field.
       columns: what the caller states: our names -> columns. {"status": "status"} keeps a column
         that looks like a field as a further one.
@@ -215,61 +241,98 @@ def place_columns(
     Raises:
       InputError: `columns` is no map of our names to columns of the table.
     """
-    where, mapped, heads = Where(name), columns or {}, [*heads]
-    wrong = [field for field, head in mapped.items() if field not in names and field != head]
-    if wrong := wrong or [head for head in mapped.values() if head not in heads]:
-        raise input_error(
-            where,
-            _MAP,
-            _MAP_REMEDY,
-            f"{_shown(wrong)}, where the table has {_shown(heads)}",
-        )
-    fields = {head: names[field] for field, head in mapped.items() if field in names}
-    fields |= {
-        head: names[head]
-        for head in heads
-        if head in names and head not in mapped.values() and names[head] not in fields.values()
-    }
-    places: dict[str, str] = {}
-    for head, field in fields.items():
-        if places.setdefault(field, head) != head:
-            faults.add(
-                where,
-                f"{field} must be one column",
-                "drop or rename one of them",
-                f"{places[field]} and {head}",
-            )
-    unread = [head for head in heads if head not in fields and head not in stated]
-    left_out = [
-        head
-        for head in unread
-        if head not in mapped.values()
-        and (not head.strip() or head.startswith("Unnamed: ") or head in names)
+    location, column_map, column_names = Where(name), columns or {}, [*column_names]
+    wrong_names = [
+        field_name
+        for field_name, column_name in column_map.items()
+        if field_name not in names and field_name != column_name
     ]
-    further = [head for head in unread if head not in left_out]
-    lacking = {*names.values()} - places.keys()
-    near = {
-        head: meant
-        for head in further
-        if head not in mapped.values() and (meant := near_fields(head, names, lacking, near_names))
-    }
-    missing = [field for field in required if field in lacking]
-    pairs: dict[str, str] = {}  # a map that would do
-    for head, meant in sorted(near.items(), key=lambda pair: len(pair[1])):
-        wanted = [field for field in meant if field in missing and field not in pairs]
-        pairs.setdefault((wanted or meant)[0], head)
-    absent = [field for field in missing if field not in pairs]
-    map_text = json.dumps(pairs | dict.fromkeys(absent, "…"), ensure_ascii=False)
-    remedy = f"pass columns={map_text} (--columns ours=yours)"
-    if near:
-        shown = [f"{head!r}, which looks like {' or '.join(meant)}" for head, meant in near.items()]
-        remedy += ", or map a name to itself to keep it"
-        faults.add(where, "columns must have our names", remedy, shown_names(shown))
-    if absent:
-        faults.add(
-            where, f"a table must have columns {', '.join(absent)}", remedy, f"only {_shown(heads)}"
+    if wrong_names := wrong_names or [
+        column_name for column_name in column_map.values() if column_name not in column_names
+    ]:
+        raise input_error(
+            location,
+            _MAP_RULE,
+            _MAP_REMEDY,
+            f"{_shown(wrong_names)}, where the table has {_shown(column_names)}",
         )
-    return Places(places, further, left_out)
+    fields_by_column = {
+        column_name: names[field_name]
+        for field_name, column_name in column_map.items()
+        if field_name in names
+    }
+    fields_by_column |= {
+        column_name: names[column_name]
+        for column_name in column_names
+        if column_name in names
+        and column_name not in column_map.values()
+        and names[column_name] not in fields_by_column.values()
+    }
+    # A field in two columns is refused: neither of them is right by itself.
+    columns_by_field: dict[str, str] = {}
+    for column_name, field_name in fields_by_column.items():
+        if columns_by_field.setdefault(field_name, column_name) != column_name:
+            faults.add(
+                location,
+                f"{field_name} must be one column",
+                "drop or rename one of them",
+                f"{columns_by_field[field_name]} and {column_name}",
+            )
+    # Columns without a name come from an index that was written with the table.
+    unread_columns = [
+        column_name
+        for column_name in column_names
+        if column_name not in fields_by_column and column_name not in stated
+    ]
+    unused_columns = [
+        column_name
+        for column_name in unread_columns
+        if column_name not in column_map.values()
+        and (not column_name.strip() or column_name.startswith("Unnamed: ") or column_name in names)
+    ]
+    further_columns = [
+        column_name for column_name in unread_columns if column_name not in unused_columns
+    ]
+    # A column whose name is close to a missing field is more often a slip than a wish.
+    missing_fields = {*names.values()} - columns_by_field.keys()
+    near_columns = {
+        column_name: likely_fields
+        for column_name in further_columns
+        if column_name not in column_map.values()
+        and (likely_fields := near_fields(column_name, names, missing_fields, near_names))
+    }
+    required_missing = [field_name for field_name in required if field_name in missing_fields]
+    # The remedy is a map that the caller can copy, the clearest names first.
+    suggested_map: dict[str, str] = {}  # a map that would do
+    for column_name, likely_fields in sorted(
+        near_columns.items(), key=lambda near_column: len(near_column[1])
+    ):
+        fitting_fields = [
+            field_name
+            for field_name in likely_fields
+            if field_name in required_missing and field_name not in suggested_map
+        ]
+        suggested_map.setdefault((fitting_fields or likely_fields)[0], column_name)
+    absent_fields = [
+        field_name for field_name in required_missing if field_name not in suggested_map
+    ]
+    map_text = json.dumps(suggested_map | dict.fromkeys(absent_fields, "…"), ensure_ascii=False)
+    remedy = f"pass columns={map_text} (--columns ours=yours)"
+    if near_columns:
+        shown_columns = [
+            f"{column_name!r}, which looks like {' or '.join(likely_fields)}"
+            for column_name, likely_fields in near_columns.items()
+        ]
+        remedy += ", or map a name to itself to keep it"
+        faults.add(location, "columns must have our names", remedy, shown_names(shown_columns))
+    if absent_fields:
+        faults.add(
+            location,
+            f"a table must have columns {', '.join(absent_fields)}",
+            remedy,
+            f"only {_shown(column_names)}",
+        )
+    return Places(columns_by_field, further_columns, unused_columns)
 
 
 def near_fields(
@@ -284,16 +347,26 @@ def near_fields(
       >>> near_fields("Sources", {}, ["expect_sources", "expect_sources_any"])
       ('expect_sources',)
     """
-    known = {*names}.union(*near_names.values())
-    plain = plain_name(head)
-    is_known = plain in known or head in KNOWN_EXTRAS
-    close = [plain] if is_known else get_close_matches(plain, known, n=1, cutoff=NEAR)
-    meant = [field for field, used in near_names.items() if not {*close}.isdisjoint(used)]
-    meant += [names[name] for name in close if name in names]
+    known_names = {*names}.union(*near_names.values())
+    plain_head = plain_name(head)
+    is_known = plain_head in known_names or head in KNOWN_EXTRA_KEYS
+    close_names = (
+        [plain_head]
+        if is_known
+        else get_close_matches(plain_head, known_names, n=1, cutoff=NEAR_CUTOFF)
+    )
+    likely_fields = [
+        field_name
+        for field_name, used_names in near_names.items()
+        if not {*close_names}.isdisjoint(used_names)
+    ]
+    likely_fields += [names[close_name] for close_name in close_names if close_name in names]
     # sources are there by another name
-    elsewhere = {"expect_sources"} if "expect_sources_any" not in lacking else set()
+    present_fields = {"expect_sources"} if "expect_sources_any" not in lacking else set()
     return tuple(
-        field for field in dict.fromkeys(meant) if field in lacking and field not in elsewhere
+        field_name
+        for field_name in dict.fromkeys(likely_fields)
+        if field_name in lacking and field_name not in present_fields
     )
 
 
@@ -324,41 +397,58 @@ def read_cells(
     Warns:
       UserWarning: columns are left out or empty, or texts such as `nan` are read as missing.
     """
-    columns: dict[str, list[Any]] = {}
-    words: Counter[str] = Counter()
-    heads = [*places.heads.items(), *((head, head) for head in places.further)]
-    for field, head in heads:
-        reader = CELL_READERS.get(field) if field in places.heads else further
-        cells: list[Any] = []
-        columns[field] = cells
-        for row, cell in enumerate(table.columns[head]):
+    cells_by_field: dict[str, list[Any]] = {}
+    missing_counts: Counter[str] = Counter()
+    field_heads = [
+        *places.heads.items(),
+        *((column_name, column_name) for column_name in places.further),
+    ]
+    for field_name, column_name in field_heads:
+        read_cell = CELL_READERS.get(field_name) if field_name in places.heads else further
+        field_cells: list[Any] = []
+        cells_by_field[field_name] = field_cells
+        for row_index, cell in enumerate(table.columns[column_name]):
             is_text = isinstance(cell, str)
             is_word = is_text and cell in MISSING_TEXTS
-            words[head] += is_word
-            if cell is None or is_word or (is_text and not cell.strip() and field not in blank):
-                cells.append(None)
+            missing_counts[column_name] += is_word
+            if (
+                cell is None
+                or is_word
+                or (is_text and not cell.strip() and field_name not in blank)
+            ):
+                field_cells.append(None)
                 continue
             try:
-                cells.append(cell if reader is None else reader(cell))
+                field_cells.append(cell if read_cell is None else read_cell(cell))
             except ValueError as error:
                 faults.add(
-                    table.where(row, head),
-                    f"{head} {error}",
+                    table.where(row_index, column_name),
+                    f"{column_name} {error}",
                     "convert the column",
                     shown_value(cell),
                 )
-                cells.append(None)
-    empty = [head for field, head in heads if all(cell is None for cell in columns[field])]
-    texts = [f"{shown_value(head)} ({count:,})" for head, count in words.items() if count]
-    notes = {
+                field_cells.append(None)
+    empty_columns = [
+        column_name
+        for field_name, column_name in field_heads
+        if all(cell is None for cell in cells_by_field[field_name])
+    ]
+    shown_missing = [
+        f"{shown_value(column_name)} ({n_missing:,})"
+        for column_name, n_missing in missing_counts.items()
+        if n_missing
+    ]
+    names_by_note = {
         "left out": shown_names([*table.left_out, *map(shown_value, places.left_out)]),
-        "without a value": _shown(empty),
-        "cells such as nan or None read as missing": shown_names(texts),
+        "without a value": _shown(empty_columns),
+        "cells such as nan or None read as missing": shown_names(shown_missing),
     }
-    shown = "; ".join(f"{what}: {names}" for what, names in notes.items() if names)
-    if shown:
-        warn_user(visible(f"{table.name}: {shown}."))
-    return columns
+    shown_notes = "; ".join(
+        f"{note}: {noted_names}" for note, noted_names in names_by_note.items() if noted_names
+    )
+    if shown_notes:
+        warn_user(visible(f"{table.name}: {shown_notes}."))
+    return cells_by_field
 
 
 def table_lines(
@@ -369,15 +459,19 @@ def table_lines(
     Args:
       prefix: of the ids of rows where no column holds them: c1, c2, …
     """
-    columns = read_cells(table, places, faults, further)
-    for row in range(table.size):
-        record = {} if "id" in columns else {"id": f"{prefix}{row + 1}"}
-        record |= {field: of[row] for field, of in columns.items() if of[row] is not None}
-        yield JsonLine(table.where(row), record)
+    cells_by_field = read_cells(table, places, faults, further)
+    for row_index in range(table.size):
+        record = {} if "id" in cells_by_field else {"id": f"{prefix}{row_index + 1}"}
+        record |= {
+            field_name: field_cells[row_index]
+            for field_name, field_cells in cells_by_field.items()
+            if field_cells[row_index] is not None
+        }
+        yield JsonLine(table.where(row_index), record)
 
 
-def _shown(names: Iterable[object]) -> str:
-    return shown_names(map(shown_value, names))
+def _shown(listed_names: Iterable[object]) -> str:
+    return shown_names(map(shown_value, listed_names))
 
 
 def holds_labels(heads: Iterable[str]) -> bool:
@@ -393,11 +487,24 @@ def holds_labels(heads: Iterable[str]) -> bool:
       ... ]
       [True, False, True]
     """
-    labels = ("expect_status", "expect_sources", "expect_sources_any")
-    fields = {name: name for name in ("query", *labels)} | {"question": "query"}
-    meant = {name: near_fields(name, fields, fields) for name in map(plain_name, heads)}
-    questions = {name for name, of in meant.items() if "query" in of}
-    answers = {name for name, of in meant.items() if {*of}.intersection(labels)}
-    own = not {"label", *fields}.isdisjoint(questions | answers)
-    loose = {name for names in LOOSE_NAMES.values() for name in names}
-    return bool(questions and answers) and (own or not (questions <= loose or answers <= loose))
+    label_fields = ("expect_status", "expect_sources", "expect_sources_any")
+    our_fields = {head_name: head_name for head_name in ("query", *label_fields)} | {
+        "question": "query"
+    }
+    fields_by_head = {
+        head_name: near_fields(head_name, our_fields, our_fields)
+        for head_name in map(plain_name, heads)
+    }
+    question_heads = {
+        head_name for head_name, likely_fields in fields_by_head.items() if "query" in likely_fields
+    }
+    label_heads = {
+        head_name
+        for head_name, likely_fields in fields_by_head.items()
+        if {*likely_fields}.intersection(label_fields)
+    }
+    has_our_name = not {"label", *our_fields}.isdisjoint(question_heads | label_heads)
+    loose_names = {head_name for names in LOOSE_NAMES.values() for head_name in names}
+    return bool(question_heads and label_heads) and (
+        has_our_name or not (question_heads <= loose_names or label_heads <= loose_names)
+    )

@@ -38,56 +38,77 @@ class StatedTags(NamedTuple):
 
 
 def stated_tags(
-    path: Path | None, sources: Collection[str], max_file_bytes: int, *, follow_links: bool
+    tags_path: Path | None, sources: Collection[str], max_file_bytes: int, *, follow_links: bool
 ) -> dict[str, StatedTags]:
     """Tags and entities of the documents that a file states any of, by source.
 
     Args:
-      path: of the file; None where there is none.
+      tags_path: of the file, or None.
       sources: of the documents, paths with slashes.
 
     Raises:
       InputError: it is no such YAML, or names what is no document and no folder of any; the message
         has all of these.
     """
-    if path is None:
+    if tags_path is None:
         return {}
-    where = Where(str(path))
-    stated = load_yaml(
-        read_text(path, max_file_bytes, follow_links=follow_links), str(path), TAGS_FILE
+    location = Where(str(tags_path))
+    tags_document = load_yaml(
+        read_text(tags_path, max_file_bytes, follow_links=follow_links), str(tags_path), TAGS_FILE
     )
-    if not isinstance(stated, dict) or not all(isinstance(name, str) for name in stated):
+    if not isinstance(tags_document, dict) or not all(
+        isinstance(stated_name, str) for stated_name in tags_document
+    ):
         raise input_error(
-            where,
+            location,
             f"{TAGS_FILE} must give documents' names tags",
             "write lines like guide.pdf: {domain: home}",
-            shown_value(stated),
+            shown_value(tags_document),
         )
     # a document and the folders that it is in, the outermost first
-    above = {
-        source: [source[: n + 1] for n, sign in enumerate(source) if sign == "/"] + [source]
+    names_by_source = {
+        source: [
+            source[: position + 1] for position, character in enumerate(source) if character == "/"
+        ]
+        + [source]
         for source in sources
     }
-    known = {name for names in above.values() for name in names}
-    if unknown := [name for name in stated if name not in known]:
+    known_names = {
+        stated_name for source_names in names_by_source.values() for stated_name in source_names
+    }
+    if unknown_names := [
+        stated_name for stated_name in tags_document if stated_name not in known_names
+    ]:
         raise input_error(
-            where,
+            location,
             f"{TAGS_FILE} must name documents, or folders of them with / at the end",
             "write paths from its folder",
-            shown_names(map(shown_value, unknown)),
+            shown_names(map(shown_value, unknown_names)),
         )
-    faults, fields = Faults("names"), {}
-    for name, record in stated.items():
-        fields[name] = read_record(JsonLine(where._replace(id=name), record), _TagFields, faults)
+    faults, fields_by_name = Faults("names"), {}
+    for stated_name, stated_record in tags_document.items():
+        fields_by_name[stated_name] = read_record(
+            JsonLine(location._replace(id=stated_name), stated_record), _TagFields, faults
+        )
     faults.stop()
-    joined = {}
-    for source, names in above.items():
-        parts = [part for name in names if (part := fields.get(name)) is not None]
-        if parts:  # the last one stands where they differ
-            tags = {key: tag for part in parts for key, tag in (part.model_extra or {}).items()}
-            entities = dict.fromkeys(entity for part in parts for entity in part.entities or ())
-            joined[source] = StatedTags(tags, tuple(entities))
-    return joined
+    tags_by_source = {}
+    for source, source_names in names_by_source.items():
+        stated_fields = [
+            name_fields
+            for stated_name in source_names
+            if (name_fields := fields_by_name.get(stated_name)) is not None
+        ]
+        if stated_fields:  # the last one stands where they differ
+            joined_tags = {
+                tag_name: tag_value
+                for name_fields in stated_fields
+                for tag_name, tag_value in (name_fields.model_extra or {}).items()
+            }
+            joined_entities = dict.fromkeys(
+                entity for name_fields in stated_fields for entity in name_fields.entities or ()
+            )
+            tags_by_source[source] = StatedTags(joined_tags, tuple(joined_entities))
+    return tags_by_source
 
 
 class _TagFields(BaseModel):
@@ -98,9 +119,9 @@ class _TagFields(BaseModel):
     entities: list[FilledText] | None = None
 
 
-def with_tags(chunk: Chunk, stated: StatedTags | None) -> Chunk:
+def with_tags(chunk: Chunk, declared_tags: StatedTags | None) -> Chunk:
     """Chunk of a document with what is stated of it beside."""
-    if stated is None:
+    if declared_tags is None:
         return chunk
-    entities = tuple(dict.fromkeys((*chunk.entities, *stated.entities)))
-    return chunk._replace(tags={**chunk.tags, **stated.tags}, entities=entities)
+    joined_entities = tuple(dict.fromkeys((*chunk.entities, *declared_tags.entities)))
+    return chunk._replace(tags={**chunk.tags, **declared_tags.tags}, entities=joined_entities)

@@ -22,12 +22,12 @@ from raglab.store.records import MAX_INTEGER
 from raglab.store.signal_columns import signal_column
 from raglab.values import FLOAT_FIELDS, MAX_HITS_PER_CASE, Answers, Hits, PatternHits, TraceData
 
-MOST_DEPTHS = 101  # `refine.max_depth` is at most 100
-_OF_BOTH = frozenset({"fetch_k", "score"})  # parameters of a search of ours, and of a frame
-_ROUNDING = 1e-5  # by which a measurement in single precision may leave its range
-_APART = 5e-3  # of l2 and 2 - 2 cosine: rows of float16 are of unit length within 1e-3
-_UNIT_LENGTH = 1e-2  # by which the length of an embedding may differ from 1
-RANGES: Mapping[str, tuple[float, float]] = {
+MAX_DEPTHS = 101  # `refine.max_depth` is at most 100
+_UNIT_PARAMETERS = frozenset({"fetch_k", "score"})  # parameters of a search of ours, and of a frame
+_RANGE_TOLERANCE = 1e-5  # by which a measurement in single precision may leave its range
+_COSINE_TOLERANCE = 5e-3  # of l2 and 2 - 2 cosine: rows of float16 are of unit length within 1e-3
+_LENGTH_TOLERANCE = 1e-2  # by which the length of an embedding may differ from 1
+FIELD_RANGES: Mapping[str, tuple[float, float]] = {
     "l2": (0.0, 4.0),
     "s_hybrid": (0.0, 1.0),
     "s_rerank": (0.0, 1.0),
@@ -51,7 +51,7 @@ class BrokenRuleError(InputError):
 def check_column_types(
     schema: Any,  # noqa: ANN401
     expected: Mapping[str, Sequence[object]],
-    signals: str,
+    signal_prefix: str,
 ) -> None:
     """Stop at a column of another type than it is written in.
 
@@ -60,20 +60,23 @@ def check_column_types(
     Args:
       schema: of the file.
       expected: types that a column may have, by its name.
-      signals: what the names of all columns of signals begin with, which is the name of their
+      signal_prefix: what the names of all columns of signals begin with, which is the name of their
         types.
 
     Raises:
       InputError: names the column, or one that no trace has.
     """
-    counts = Counter(schema.names)
-    for field in schema:
-        kinds = expected.get(
-            signals if field.name.startswith(signals) else field.name, ["no column"]
+    name_counts = Counter(schema.names)
+    for schema_field in schema:
+        field_types = expected.get(
+            signal_prefix if schema_field.name.startswith(signal_prefix) else schema_field.name,
+            ["no column"],
         )
-        if counts[field.name] > 1 or field.type not in kinds:
-            rule = f"column {shown_value(field.name)} must be one {kinds[0]}"
-            raise BrokenRuleError(rule, f"{counts[field.name]} {shown_value(str(field.type))}")
+        if name_counts[schema_field.name] > 1 or schema_field.type not in field_types:
+            type_rule = f"column {shown_value(schema_field.name)} must be one {field_types[0]}"
+            raise BrokenRuleError(
+                type_rule, f"{name_counts[schema_field.name]} {shown_value(str(schema_field.type))}"
+            )
 
 
 def check_trace(trace: TraceData) -> None:
@@ -84,20 +87,24 @@ def check_trace(trace: TraceData) -> None:
 
     Source: rules S1.1 to S1.4, S2.15.
     """
-    for name, rule, broken, value in _rules(trace):
-        if np.any(broken):
-            place = np.argwhere(broken)[0].tolist()
-            shown = value if isinstance(value, str) else f"{value[tuple(place)]:.9g} at {place}"
-            broken_rule = f"{name} must {rule}"
-            raise BrokenRuleError(broken_rule, shown)
-    stated, ids = trace.meta.get("signals") or {}, [case.id for case in trace.cases]
+    for subject, signals_rule, is_broken, shown_values in _rules(trace):
+        if np.any(is_broken):
+            first_place = np.argwhere(is_broken)[0].tolist()
+            shown_number = (
+                shown_values
+                if isinstance(shown_values, str)
+                else f"{shown_values[tuple(first_place)]:.9g} at {first_place}"
+            )
+            broken_rule = f"{subject} must {signals_rule}"
+            raise BrokenRuleError(broken_rule, shown_number)
+    declarations, case_ids = trace.meta.get("signals") or {}, [case.id for case in trace.cases]
     try:
-        for name in sorted(set(trace.columns).difference(NAMES)):  # of the user
-            user_signal = declared_signal(name, stated.get(name))
-            signal_column(user_signal, trace.columns[name], trace.hits.chunk.shape[:3], ids)
+        for subject in sorted(set(trace.columns).difference(NAMES)):  # of the user
+            user_signal = declared_signal(subject, declarations.get(subject))
+            signal_column(user_signal, trace.columns[subject], trace.hits.chunk.shape[:3], case_ids)
     except ValueError as error:
-        rule = "columns of signals must be as they are declared"
-        raise BrokenRuleError(rule, str(error).rstrip(".")) from error
+        signals_rule = "columns of signals must be as they are declared"
+        raise BrokenRuleError(signals_rule, str(error).rstrip(".")) from error
 
 
 def _rules(trace: TraceData) -> Iterator[_Rule]:
@@ -105,60 +112,79 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
     hits, n_cases, n_chunks = trace.hits, len(trace.cases), len(trace.chunks)
     yield from _name_rules(trace)
     yield from _hit_rules(hits, (n_cases, len(trace.arms)), n_chunks)
-    shape = hits.chunk.shape[:3]
-    for what, (fits, names) in _META.items():
-        for name in names:
-            value = trace.meta.get(name)
+    # Below this line the shapes of the hits are known to be right.
+    cell_shape = hits.chunk.shape[:3]
+    for form, (fits_form, key_names) in _META_FORMS.items():
+        for key_name in key_names:
+            meta_value = trace.meta.get(key_name)
             yield (
-                f"meta.{name}",
-                f"be {what}",
-                value is not None and not fits(value),
-                shown_value(value),
+                f"meta.{key_name}",
+                f"be {form}",
+                meta_value is not None and not fits_form(meta_value),
+                shown_value(meta_value),
             )
     # Of a search of ours and of a frame both are of the same two vectors of unit length.
-    if not _OF_BOTH.isdisjoint(trace.meta.get("parameters") or ()):
-        yield "l2", "be 2 - 2 cosine", np.abs(hits.l2 - 2 + 2 * hits.cosine) > _APART, hits.l2
+    if not _UNIT_PARAMETERS.isdisjoint(trace.meta.get("parameters") or ()):
+        yield (
+            "l2",
+            "be 2 - 2 cosine",
+            np.abs(hits.l2 - 2 + 2 * hits.cosine) > _COSINE_TOLERANCE,
+            hits.l2,
+        )
+    # The other parts of a trace are optional, and checked where it has them.
     if trace.pattern_hits is not None:
         yield from _pattern_rules(trace.pattern_hits, n_cases, n_chunks)
     if trace.queries is not None:
-        whole = [
-            len(arms) == shape[1]
-            and all(len(depths) == shape[2] and _are_texts(depths) for depths in arms)
-            for arms in trace.queries
+        are_whole = [
+            len(arm_queries) == cell_shape[1]
+            and all(
+                len(depth_queries) == cell_shape[2] and _are_texts(depth_queries)
+                for depth_queries in arm_queries
+            )
+            for arm_queries in trace.queries
         ]
-        yield "queries", f"be texts {shape}", len(whole) != n_cases or not all(whole), "others"
+        yield (
+            "queries",
+            f"be texts {cell_shape}",
+            len(are_whole) != n_cases or not all(are_whole),
+            "others",
+        )
     if trace.answers is not None:
-        yield from _answer_rules(trace.answers, shape, n_chunks)
+        yield from _answer_rules(trace.answers, cell_shape, n_chunks)
     if trace.vectors is not None:
-        vectors = trace.vectors
-        yield _form("vectors", vectors, "f", (n_chunks, *vectors.shape[-1:]))
-        lengths = np.sqrt(np.einsum("cd,cd->c", vectors, vectors, dtype=np.float64))
+        embeddings = trace.vectors
+        yield _form("vectors", embeddings, "f", (n_chunks, *embeddings.shape[-1:]))
+        vector_lengths = np.sqrt(np.einsum("cd,cd->c", embeddings, embeddings, dtype=np.float64))
         # A passage without a word may have no direction; NaN and infinity are neither.
-        is_unit = (np.abs(lengths - 1.0) <= _UNIT_LENGTH) | (lengths == 0.0)
-        yield "vectors", "be of unit length", ~is_unit, lengths
-    for name in sorted(set(trace.columns).intersection(NAMES)):
-        column, unit = trace.columns[name], signal(name).unit
-        yield _form(name, column, "f", shape)
-        yield _range(name, column, unit.low, unit.high)
+        is_unit = (np.abs(vector_lengths - 1.0) <= _LENGTH_TOLERANCE) | (vector_lengths == 0.0)
+        yield "vectors", "be of unit length", ~is_unit, vector_lengths
+    for key_name in sorted(set(trace.columns).intersection(NAMES)):
+        signal_column, signal_unit = trace.columns[key_name], signal(key_name).unit
+        yield _form(key_name, signal_column, "f", cell_shape)
+        yield _range(key_name, signal_column, signal_unit.low, signal_unit.high)
 
 
-def _form(name: str, array: NDArray[Any], kinds: str, shape: tuple[int, ...]) -> _Rule:
+def _form(
+    subject: str, array: NDArray[Any], dtype_kinds: str, expected_shape: tuple[int, ...]
+) -> _Rule:
     """Kinds of numbers, as NumPy's letters, and the shape of an array."""
-    what = "floats" if kinds == "f" else "integers"
+    number_noun = "floats" if dtype_kinds == "f" else "integers"
     return (
-        name,
-        f"be {what} {shape}",
-        array.dtype.kind not in kinds or array.shape != shape,
+        subject,
+        f"be {number_noun} {expected_shape}",
+        array.dtype.kind not in dtype_kinds or array.shape != expected_shape,
         f"{array.dtype} {array.shape}",
     )
 
 
-def _range(name: str, array: NDArray[Any], low: float, high: float) -> _Rule:
+def _range(subject: str, array: NDArray[Any], lower_bound: float, upper_bound: float) -> _Rule:
     """Range of the numbers of an array; NaN is a missing one."""
     return (
-        name,
-        f"lie in [{low:g}, {high:g}]",
-        np.isinf(array) | (array < low - _ROUNDING) | (array > high + _ROUNDING),
+        subject,
+        f"lie in [{lower_bound:g}, {upper_bound:g}]",
+        np.isinf(array)
+        | (array < lower_bound - _RANGE_TOLERANCE)
+        | (array > upper_bound + _RANGE_TOLERANCE),
         array,
     )
 
@@ -167,16 +193,18 @@ def _shown_items(items: Sequence[object]) -> str:
     return ", ".join(map(shown_value, items[:3]))
 
 
-def _are_texts(values: object) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
+def _are_texts(text_values: object) -> bool:
+    return isinstance(text_values, list | tuple) and all(
+        isinstance(text_value, str) for text_value in text_values
+    )
 
 
-def _is_filled(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
+def _is_filled(text_value: object) -> bool:
+    return isinstance(text_value, str) and bool(text_value)
 
 
 # of what decisions and studies read of a trace's meta
-_META: Mapping[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
+_META_FORMS: Mapping[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
     "a text": (_is_filled, ("fingerprint", "cases_hash", "corpus_hash", "corpus", "pack")),
     "an object": (lambda value: isinstance(value, Mapping), ("parameters", "signals")),
     f"among {', '.join(CAN_BE_OFF)}": (
@@ -190,15 +218,19 @@ _META: Mapping[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
 
 def _name_rules(trace: TraceData) -> Iterator[_Rule]:
     """Cases, arms and passages have names, each its own; passages hold what a case may hit."""
-    for what, names in (
+    for plural_noun, own_names in (
         ("cases", [case.id for case in trace.cases]),
         ("arms", list(trace.arms)),
         ("passages", [chunk.chunk_id for chunk in trace.chunks]),
     ):
-        yield what, "be named by texts", not _are_texts(names), "others"
-        wrong = [name for name, count in Counter(names).items() if count > 1 or not name]
-        yield what, "have different names", bool(wrong), _shown_items(wrong)
-    wrong = [
+        yield plural_noun, "be named by texts", not _are_texts(own_names), "others"
+        wrong_names = [
+            wrong_name
+            for wrong_name, n_uses in Counter(own_names).items()
+            if n_uses > 1 or not wrong_name
+        ]
+        yield plural_noun, "have different names", bool(wrong_names), _shown_items(wrong_names)
+    wrong_names = [
         chunk.chunk_id
         for chunk in trace.chunks
         if not chunk.source
@@ -208,66 +240,77 @@ def _name_rules(trace: TraceData) -> Iterator[_Rule]:
     yield (
         "passages",
         f"have a source, pages up to {MAX_INTEGER} and texts as tags",
-        bool(wrong),
-        _shown_items(wrong),
+        bool(wrong_names),
+        _shown_items(wrong_names),
     )
 
 
-def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Rule]:
+def _hit_rules(hits: Hits, n_cases_and_arms: tuple[int, int], n_chunks: int) -> Iterator[_Rule]:
     """Hits are such as a search gives, of cases and arms, by rules S1.1 to S1.3."""
     # Shapes and types first: all that follows compares the arrays with one another.
-    shape = hits.chunk.shape
+    hits_shape = hits.chunk.shape
     yield (
         "hits",
-        f"be of {size[0]} cases and {size[1]} arms",
-        len(shape) != 4 or shape[:2] != size,
-        str(shape),
+        f"be of {n_cases_and_arms[0]} cases and {n_cases_and_arms[1]} arms",
+        len(hits_shape) != 4 or hits_shape[:2] != n_cases_and_arms,
+        str(hits_shape),
     )
     yield (
         "hits",
-        f"be of 1 to {MOST_DEPTHS} depths and {MAX_HITS_PER_CASE:,} at most",
-        not 1 <= shape[2] <= MOST_DEPTHS or shape[3] > MAX_HITS_PER_CASE,
-        str(shape),
+        f"be of 1 to {MAX_DEPTHS} depths and {MAX_HITS_PER_CASE:,} at most",
+        not 1 <= hits_shape[2] <= MAX_DEPTHS or hits_shape[3] > MAX_HITS_PER_CASE,
+        str(hits_shape),
     )
-    for name, field in hits._asdict().items():
+    for field_name, measurement in hits._asdict().items():
         yield _form(
-            name,
-            field,
-            "f" if name in FLOAT_FIELDS else "iu",
-            shape[:3] if name == "n_reranked" else shape,
+            field_name,
+            measurement,
+            "f" if field_name in FLOAT_FIELDS else "iu",
+            hits_shape[:3] if field_name == "n_reranked" else hits_shape,
         )
-    chunk, rank, n_reranked = hits.chunk, hits.rank, hits.n_reranked
-    is_hit = chunk >= 0
+    chunk_indices, hit_ranks, n_reranked = hits.chunk, hits.rank, hits.n_reranked
+    # Padding has no passage: anything else would be read as a hit.
+    is_hit = chunk_indices >= 0
     n_hits = is_hit.sum(axis=-1)
-    yield _range("chunk", chunk, -1, n_chunks - 1)
-    yield "chunk", "be padded at the end", is_hit[..., 1:] & ~is_hit[..., :-1], chunk[..., 1:]
-    ordered = np.sort(chunk, axis=-1)
-    before, after = ordered[..., :-1], ordered[..., 1:]
-    yield "chunk", "hold a passage once", (before == after) & (after >= 0), after
+    yield _range("chunk", chunk_indices, -1, n_chunks - 1)
+    yield (
+        "chunk",
+        "be padded at the end",
+        is_hit[..., 1:] & ~is_hit[..., :-1],
+        chunk_indices[..., 1:],
+    )
+    sorted_chunks = np.sort(chunk_indices, axis=-1)
+    previous_chunks, next_chunks = sorted_chunks[..., :-1], sorted_chunks[..., 1:]
+    yield (
+        "chunk",
+        "hold a passage once",
+        (previous_chunks == next_chunks) & (next_chunks >= 0),
+        next_chunks,
+    )
     # Sorted from the right, ranks of n hits are …, -1, 0, 1, …, n - 1: each place is known.
-    ranks = np.sort(rank, axis=-1)
-    wanted = np.arange(shape[3]) - shape[3] + n_hits[..., None]
-    yield "rank", "count 0, 1, 2, …", ranks != np.maximum(wanted, -1), ranks
-    yield "rank", "be of a hit", (rank >= 0) != is_hit, rank
+    sorted_ranks = np.sort(hit_ranks, axis=-1)
+    expected_ranks = np.arange(hits_shape[3]) - hits_shape[3] + n_hits[..., None]
+    yield "rank", "count 0, 1, 2, …", sorted_ranks != np.maximum(expected_ranks, -1), sorted_ranks
+    yield "rank", "be of a hit", (hit_ranks >= 0) != is_hit, hit_ranks
     yield "n_reranked", "count hits", (n_reranked < 0) | (n_reranked > n_hits), n_reranked
-    for name in FLOAT_FIELDS:
-        field = getattr(hits, name)
-        yield _range(name, field, *RANGES[name])
-        yield name, "be of a hit", ~np.isnan(field) & ~is_hit, field
+    for field_name in FLOAT_FIELDS:
+        measurement = getattr(hits, field_name)
+        yield _range(field_name, measurement, *FIELD_RANGES[field_name])
+        yield field_name, "be of a hit", ~np.isnan(measurement) & ~is_hit, measurement
     # l2 and cosine are of the same two vectors: one without the other is no measurement.
     is_missing = np.isnan(hits.l2)
     yield "l2", "stand with cosine", is_missing != np.isnan(hits.cosine), hits.l2
-    nearer, farther = hits.l2[..., :-1], hits.l2[..., 1:]
+    nearer_distances, farther_distances = hits.l2[..., :-1], hits.l2[..., 1:]
     yield (
         "l2",
         "ascend",
-        (farther < nearer) | (is_missing[..., :-1] & ~is_missing[..., 1:]),
-        farther,
+        (farther_distances < nearer_distances) | (is_missing[..., :-1] & ~is_missing[..., 1:]),
+        farther_distances,
     )
     yield (
         "s_rerank",
         "be of the first n_reranked hits",
-        ~np.isnan(hits.s_rerank) & (rank >= n_reranked[..., None]),
+        ~np.isnan(hits.s_rerank) & (hit_ranks >= n_reranked[..., None]),
         hits.s_rerank,
     )
 
@@ -276,39 +319,60 @@ def _pattern_rules(patterns: PatternHits, n_cases: int, n_chunks: int) -> Iterat
     """Counts of patterns are counts, and names are texts."""
     yield _form("pattern_counts", patterns.counts, "iu", (n_cases, len(COUNTED_LISTS)))
     yield _range("pattern_counts", patterns.counts, 0, MAX_PATTERNS)
-    for name, rows, size in (
+    for subject, name_lists, n_lists in (
         ("query_entities", patterns.query_entities, n_cases),
         ("entities_found", patterns.chunk_entities, n_chunks),
     ):
         yield (
-            name,
-            f"be {size} lists of texts",
-            len(rows) != size or not all(map(_are_texts, rows)),
-            f"{len(rows)} lists",
+            subject,
+            f"be {n_lists} lists of texts",
+            len(name_lists) != n_lists or not all(map(_are_texts, name_lists)),
+            f"{len(name_lists)} lists",
         )
     yield "patterns_hash", "be a text", not _are_texts([patterns.patterns_hash]), "another"
 
 
-def _answer_rules(answers: Answers, shape: tuple[int, ...], n_chunks: int) -> Iterator[_Rule]:
+def _answer_rules(answers: Answers, cell_shape: tuple[int, ...], n_chunks: int) -> Iterator[_Rule]:
     """Recorded answers are of cases, arms, depths and passages of the trace, one a set of hits."""
-    for name, low, high in (
-        *((name, 0, size - 1) for name, size in zip(("row", "arm", "depth"), shape, strict=True)),
+    for field_name, lower_bound, upper_bound in (
+        *(
+            (field_name, 0, n_positions - 1)
+            for field_name, n_positions in zip(("row", "arm", "depth"), cell_shape, strict=True)
+        ),
         ("chunks", -1, n_chunks - 1),
         ("confidence", 0, 1),
         ("support", 0, 1),
     ):
-        yield _range(f"answers.{name}", getattr(answers, name), low, high)
-    is_hit, after = answers.chunks >= 0, answers.chunks[:, 1:]
-    yield "answers.chunks", "be padded at the end", is_hit[:, 1:] & ~is_hit[:, :-1], after
-    texts = [answers.generator, answers.scorer, *answers.text, *answers.claim, *answers.refused]
-    yield "texts of answers", "be texts", not _are_texts(texts), "another"
-    wrong = [
-        cited
-        for cited, chunks in zip(answers.cited, answers.chunks.tolist(), strict=True)
-        if not set(cited) <= set(chunks) - {-1}
+        yield _range(
+            f"answers.{field_name}", getattr(answers, field_name), lower_bound, upper_bound
+        )
+    is_hit, next_chunks = answers.chunks >= 0, answers.chunks[:, 1:]
+    yield "answers.chunks", "be padded at the end", is_hit[:, 1:] & ~is_hit[:, :-1], next_chunks
+    answer_texts = [
+        answers.generator,
+        answers.scorer,
+        *answers.text,
+        *answers.claim,
+        *answers.refused,
     ]
-    yield "answers.cited", "be among the chunks", bool(wrong), _shown_items(wrong)
+    yield "texts of answers", "be texts", not _are_texts(answer_texts), "another"
+    wrong_citations = [
+        cited_chunks
+        for cited_chunks, hit_chunks in zip(answers.cited, answers.chunks.tolist(), strict=True)
+        if not set(cited_chunks) <= set(hit_chunks) - {-1}
+    ]
+    yield (
+        "answers.cited",
+        "be among the chunks",
+        bool(wrong_citations),
+        _shown_items(wrong_citations),
+    )
     # Two answers to one set of hits: which of them decides would hang on their order.
-    places = np.stack([answers.row, answers.arm, answers.depth], axis=1)
-    keys = np.concatenate([places, answers.chunks], axis=1)
-    yield "answers", "be of different hits", len(np.unique(keys, axis=0)) < len(keys), "several"
+    answer_cells = np.stack([answers.row, answers.arm, answers.depth], axis=1)
+    answer_keys = np.concatenate([answer_cells, answers.chunks], axis=1)
+    yield (
+        "answers",
+        "be of different hits",
+        len(np.unique(answer_keys, axis=0)) < len(answer_keys),
+        "several",
+    )

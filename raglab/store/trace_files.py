@@ -28,7 +28,7 @@ from raglab.store.files import (
     make_folder,
     replacing,
 )
-from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
+from raglab.store.parquet import TEXT_TYPE, OversizeError, check_decoded, check_parquet
 from raglab.store.records import case_record, parse_case
 from raglab.store.signal_columns import array_bytes
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-SIGNAL = "signal_"  # before the name of a signal's column
-_WHOLE = "a trace must be as it was written"
+SIGNAL_PREFIX = "signal_"  # before the name of a signal's column
+_WHOLE_TRACE_RULE = "a trace must be as it was written"
 Rows = list[list[dict[str, Any]]]
 _ANSWER_FIELDS = Answers._fields[3:]  # of an answer's row, which stands with its case
 _ANSWER_ARRAYS = dict.fromkeys(("row", "arm", "depth", "chunks"), np.int32) | dict.fromkeys(
@@ -68,62 +68,87 @@ def _damage_errors() -> tuple[type[Exception], ...]:
     """
     import pyarrow as pa
 
-    plain = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError)
-    return (pa.ArrowException, *plain, TypeError, ValueError)
+    python_errors = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError)
+    return (pa.ArrowException, *python_errors, TypeError, ValueError)
 
 
 def chunk_rows(trace: TraceData) -> Rows:
     """Chunks by the case that hits them first; those that none hits stand with the last case."""
-    waiting = dict.fromkeys(range(len(trace.chunks)), True)
-    by_case = [
-        [number for number in dict.fromkeys(hits) if waiting.pop(number, False)]
-        for hits in trace.hits.chunk.reshape(len(trace), -1).tolist()
+    unplaced_chunks = dict.fromkeys(range(len(trace.chunks)), True)
+    chunks_by_case = [
+        [
+            chunk_index
+            for chunk_index in dict.fromkeys(case_hits)
+            if unplaced_chunks.pop(chunk_index, False)
+        ]
+        for case_hits in trace.hits.chunk.reshape(len(trace), -1).tolist()
     ]
-    by_case[-1] += waiting
+    chunks_by_case[-1] += unplaced_chunks
     patterns = trace.pattern_hits
-    rows = [
+    chunk_records = [
         {
             **chunk._asdict(),
-            "position": number,
+            "position": chunk_index,
             "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
-            "entities_found": patterns.chunk_entities[number] if patterns else (),
+            "entities_found": patterns.chunk_entities[chunk_index] if patterns else (),
         }
-        for number, chunk in enumerate(trace.chunks)
+        for chunk_index, chunk in enumerate(trace.chunks)
     ]
-    return [[rows[number] for number in numbers] for numbers in by_case]
+    return [
+        [chunk_records[chunk_index] for chunk_index in case_chunks]
+        for case_chunks in chunks_by_case
+    ]
 
 
-def decode_chunk(row: Mapping[str, Any]) -> Chunk:
+def decode_chunk(chunk_row: Mapping[str, Any]) -> Chunk:
     """Chunk of a row, which has no section in a trace without any."""
-    fields: dict[str, Any] = {name: row.get(name) for name in Chunk._fields}
-    fields["tags"] = json.loads(row["tags"])
-    fields["entities"], fields["section"] = tuple(row["entities"]), tuple(row.get("section") or ())
-    return Chunk(**fields)
-
-
-def answer_rows(answers: Answers, size: int) -> Rows:
-    """Answers by case."""
-    rows: Rows = [[] for _ in range(size)]
-    columns = (field.tolist() if isinstance(field, np.ndarray) else field for field in answers[2:])
-    for row, *fields in zip(*columns, strict=True):
-        answer = dict(zip(_ANSWER_FIELDS, fields, strict=True))
-        rows[row].append(answer | {"chunks": [chunk for chunk in answer["chunks"] if chunk >= 0]})
-    return rows
-
-
-def answers_from_rows(rows: Rows, generator: str, scorer: str) -> Answers:
-    """Answers of rows by case."""
-    flat = [{"row": case, **row} for case, case_rows in enumerate(rows) for row in case_rows]
-    width = max((len(row["chunks"]) for row in flat), default=0)
-    fields: dict[str, Any] = {
-        name: tuple(row[name] for row in flat) for name in ("row", *_ANSWER_FIELDS)
+    chunk_fields: dict[str, Any] = {
+        field_name: chunk_row.get(field_name) for field_name in Chunk._fields
     }
-    fields["cited"] = tuple(map(tuple, fields["cited"]))
-    fields["chunks"] = [chunks + [-1] * (width - len(chunks)) for chunks in fields["chunks"]]
-    for name, kind in _ANSWER_ARRAYS.items():
-        fields[name] = np.array(fields[name], kind)
-    fields["chunks"] = fields["chunks"].reshape(len(flat), width)
-    return Answers(generator, scorer, **fields)
+    chunk_fields["tags"] = json.loads(chunk_row["tags"])
+    chunk_fields["entities"], chunk_fields["section"] = (
+        tuple(chunk_row["entities"]),
+        tuple(chunk_row.get("section") or ()),
+    )
+    return Chunk(**chunk_fields)
+
+
+def answer_rows(answers: Answers, n_cases: int) -> Rows:
+    """Answers by case."""
+    rows_by_case: Rows = [[] for _ in range(n_cases)]
+    answer_columns = (
+        answer_field.tolist() if isinstance(answer_field, np.ndarray) else answer_field
+        for answer_field in answers[2:]
+    )
+    for case_index, *row_values in zip(*answer_columns, strict=True):
+        answer = dict(zip(_ANSWER_FIELDS, row_values, strict=True))
+        rows_by_case[case_index].append(
+            answer | {"chunks": [chunk for chunk in answer["chunks"] if chunk >= 0]}
+        )
+    return rows_by_case
+
+
+def answers_from_rows(rows_by_case: Rows, generator: str, scorer: str) -> Answers:
+    """Answers of rows by case."""
+    flat_rows = [
+        {"row": case_index, **answer_row}
+        for case_index, case_rows in enumerate(rows_by_case)
+        for answer_row in case_rows
+    ]
+    max_chunks = max((len(answer_row["chunks"]) for answer_row in flat_rows), default=0)
+    answer_fields: dict[str, Any] = {
+        field_name: tuple(answer_row[field_name] for answer_row in flat_rows)
+        for field_name in ("row", *_ANSWER_FIELDS)
+    }
+    answer_fields["cited"] = tuple(map(tuple, answer_fields["cited"]))
+    answer_fields["chunks"] = [
+        cited_chunks + [-1] * (max_chunks - len(cited_chunks))
+        for cited_chunks in answer_fields["chunks"]
+    ]
+    for field_name, number_type in _ANSWER_ARRAYS.items():
+        answer_fields[field_name] = np.array(answer_fields[field_name], number_type)
+    answer_fields["chunks"] = answer_fields["chunks"].reshape(len(flat_rows), max_chunks)
+    return Answers(generator, scorer, **answer_fields)
 
 
 def write(table: pa.Table, path: Path) -> None:
@@ -143,12 +168,12 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     """
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(path, page_checksum_verification=True)
-    check_parquet(file.metadata, file.schema_arrow, path)
-    return file
+    parquet_file = pq.ParquetFile(path, page_checksum_verification=True)
+    check_parquet(parquet_file.metadata, parquet_file.schema_arrow, path)
+    return parquet_file
 
 
-def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
+def read_parquet(parquet_file: pq.ParquetFile, path: Path) -> pa.Table:
     """Whole table of a file that `open_parquet` opened.
 
     Raises:
@@ -158,19 +183,24 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
 
     # A string that many rows share stands once in the file; read so, it is counted before each row
     # has its own.
-    leaves = map(file.metadata.schema.column, range(file.metadata.num_columns))
-    texts = [
-        leaf.path
-        for leaf in leaves
-        if leaf.physical_type == TEXT and leaf.logical_type.type in {"STRING", "NONE"}
-    ]
-    whole = pq.ParquetFile(
-        path, metadata=file.metadata, page_checksum_verification=True, read_dictionary=texts
+    leaf_columns = map(
+        parquet_file.metadata.schema.column, range(parquet_file.metadata.num_columns)
     )
-    table = whole.read()
-    chunks = (chunk for column in table.columns for chunk in column.chunks)
-    check_decoded(sum(map(_decoded_bytes, chunks)), path)
-    return table.cast(file.schema_arrow)
+    text_paths = [
+        leaf.path
+        for leaf in leaf_columns
+        if leaf.physical_type == TEXT_TYPE and leaf.logical_type.type in {"STRING", "NONE"}
+    ]
+    dictionary_file = pq.ParquetFile(
+        path,
+        metadata=parquet_file.metadata,
+        page_checksum_verification=True,
+        read_dictionary=text_paths,
+    )
+    table = dictionary_file.read()
+    column_chunks = (chunk for table_column in table.columns for chunk in table_column.chunks)
+    check_decoded(sum(map(_decoded_bytes, column_chunks)), path)
+    return table.cast(parquet_file.schema_arrow)
 
 
 def _decoded_bytes(column: pa.Array) -> int:
@@ -178,13 +208,18 @@ def _decoded_bytes(column: pa.Array) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        if kind.value_type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+    column_type = column.type
+    if pa.types.is_dictionary(column_type):
+        if column_type.value_type not in (
+            pa.string(),
+            pa.large_string(),
+            pa.binary(),
+            pa.large_binary(),
+        ):
             return 0
-        lengths = pc.binary_length(column.dictionary).take(column.indices)
-        return int(pc.sum(lengths.cast(pa.int64()), min_count=0).as_py())
-    if pa.types.is_struct(kind):
+        text_lengths = pc.binary_length(column.dictionary).take(column.indices)
+        return int(pc.sum(text_lengths.cast(pa.int64()), min_count=0).as_py())
+    if pa.types.is_struct(column_type):
         return sum(map(_decoded_bytes, column.flatten()))
     # of a list of any kind, or a map
     return _decoded_bytes(column.values) if hasattr(column, "values") else 0
@@ -209,20 +244,20 @@ def parquet_frame(path: Path) -> pd.DataFrame:
 
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Open a trace's file; and what its metadata says."""
-    file = open_parquet(path)
-    return file, json.loads(file.schema_arrow.metadata[b"raglab"])
+    trace_file = open_parquet(path)
+    return trace_file, json.loads(trace_file.schema_arrow.metadata[b"raglab"])
 
 
-def trace_head(trace: TraceData, content: str) -> dict[str, Any]:
-    """What a file's metadata says of a trace; nothing else stands there.
+def trace_head(trace: TraceData, content_digest: str) -> dict[str, Any]:
+    """What a file's metadata says of a trace, and nothing else.
 
     Args:
-      content: hash of what the trace holds.
+      content_digest: hash of what the trace holds.
     """
     patterns, answers = trace.pattern_hits, trace.answers
     return {
         "schema_version": SCHEMA_VERSION,
-        "content": content,
+        "content": content_digest,
         "shape": list(trace.hits.l2.shape[1:]),
         "arms": list(trace.arms),
         "patterns_hash": patterns and patterns.patterns_hash,
@@ -232,48 +267,53 @@ def trace_head(trace: TraceData, content: str) -> dict[str, Any]:
     }
 
 
-def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
-    """Trace as a table, a row a case; `head` is its metadata."""
+def trace_table(trace: TraceData, trace_metadata: Mapping[str, Any]) -> pa.Table:
+    """Trace as a table, a row a case; `trace_metadata` is its metadata."""
     import pyarrow as pa
 
-    types = _column_types(*trace.hits.l2.shape[1:])
+    column_types = _column_types(*trace.hits.l2.shape[1:])
     # The first two are for people who open the file with other tools; `parse_trace` checks that
     # they are the case's.
-    columns: dict[str, Any] = {**_shown_columns(trace.cases)}
-    columns["case"] = [
+    table_columns: dict[str, Any] = {**_shown_columns(trace.cases)}
+    table_columns["case"] = [
         canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases
     ]
     # Floats go to disk in half the width where that loses nothing; the algebra reads them as
     # float64 again.
-    for name, field in trace.hits._asdict().items():
-        is_float = name in FLOAT_FIELDS
-        columns[name] = _narrow_array(field) if is_float else field.astype(np.int32)
+    for column_name, hit_field in trace.hits._asdict().items():
+        is_float = column_name in FLOAT_FIELDS
+        table_columns[column_name] = (
+            _narrow_array(hit_field) if is_float else hit_field.astype(np.int32)
+        )
     if trace.pattern_hits is not None:
-        columns["pattern_counts"] = trace.pattern_hits.counts
-        columns["query_entities"] = trace.pattern_hits.query_entities
+        table_columns["pattern_counts"] = trace.pattern_hits.counts
+        table_columns["query_entities"] = trace.pattern_hits.query_entities
     if trace.queries is not None:
-        columns["queries"] = trace.queries
+        table_columns["queries"] = trace.queries
     if trace.answers is not None:
-        columns["answers"] = answer_rows(trace.answers, len(trace))
-    for name, column in sorted(trace.columns.items()):
-        columns[f"{SIGNAL}{name}"] = column.astype(np.float64)
+        table_columns["answers"] = answer_rows(trace.answers, len(trace))
+    for column_name, signal_column in sorted(trace.columns.items()):
+        table_columns[f"{SIGNAL_PREFIX}{column_name}"] = signal_column.astype(np.float64)
     # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is
     # read by itself.
-    rows = chunk_rows(trace)
-    plain, with_sections = types["chunks"]
+    rows_by_case = chunk_rows(trace)
+    plain_type, section_type = column_types["chunks"]
     has_sections = any(chunk.section for chunk in trace.chunks)
-    columns["chunks"] = pa.array(rows, with_sections if has_sections else plain)
+    table_columns["chunks"] = pa.array(rows_by_case, section_type if has_sections else plain_type)
     if trace.vectors is not None:
         vectors = trace.vectors
-        columns["vectors"] = [
-            vectors[[row["position"] for row in of_case]].ravel() for of_case in rows
+        table_columns["vectors"] = [
+            vectors[[chunk_row["position"] for chunk_row in case_rows]].ravel()
+            for case_rows in rows_by_case
         ]
-    for name, column in columns.items():
-        if isinstance(column, np.ndarray):
-            columns[name] = _list_array(column)
-        elif name != "chunks":
-            columns[name] = pa.array(column, types[name][0])
-    return pa.table(columns).replace_schema_metadata({"raglab": json.dumps(head, sort_keys=True)})
+    for column_name, signal_column in table_columns.items():
+        if isinstance(signal_column, np.ndarray):
+            table_columns[column_name] = _list_array(signal_column)
+        elif column_name != "chunks":
+            table_columns[column_name] = pa.array(signal_column, column_types[column_name][0])
+    return pa.table(table_columns).replace_schema_metadata(
+        {"raglab": json.dumps(trace_metadata, sort_keys=True)}
+    )
 
 
 def _shown_columns(cases: Sequence[Case]) -> dict[str, list[str]]:
@@ -281,94 +321,125 @@ def _shown_columns(cases: Sequence[Case]) -> dict[str, list[str]]:
     return {"case_id": [case.id for case in cases], "query": [case.query for case in cases]}
 
 
-def width(name: str) -> type[np.generic]:
+def width(field_name: str) -> type[np.generic]:
     """Type that a field of hits is hashed and read as."""
-    return np.float64 if name in FLOAT_FIELDS else np.int32
+    return np.float64 if field_name in FLOAT_FIELDS else np.int32
 
 
-def _narrow_array(field: NDArray[np.float64]) -> NDArray[Any]:
+def _narrow_array(wide_values: NDArray[np.float64]) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
-        half = field.astype(np.float32)
-    return half if np.array_equal(half.astype(np.float64), field, equal_nan=True) else field
+        narrow_values = wide_values.astype(np.float32)
+    return (
+        narrow_values
+        if np.array_equal(narrow_values.astype(np.float64), wide_values, equal_nan=True)
+        else wide_values
+    )
 
 
-def _list_array(field: NDArray[Any]) -> pa.Array:
+def _list_array(case_numbers: NDArray[Any]) -> pa.Array:
     """Numbers of each case as a list, all of one length."""
     import pyarrow as pa
 
-    flat = np.ascontiguousarray(field).reshape(len(field), -1)
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
+    flat_numbers = np.ascontiguousarray(case_numbers).reshape(len(case_numbers), -1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat_numbers.ravel()), flat_numbers.shape[1])
 
 
 def parse_trace(
-    file: pq.ParquetFile, head: Mapping[str, Any], path: Path, kind: type[Kind]
+    trace_file: pq.ParquetFile,
+    trace_metadata: Mapping[str, Any],
+    path: Path,
+    trace_type: type[Kind],
 ) -> Kind:
     """Trace of an opened file.
 
     Args:
-      kind: of trace.
+      trace_type: of trace.
 
     Raises:
       ValueError: a column that repeats what another holds must hold the same.
     """
-    table = read_parquet(file, path)
-    size, shape = table.num_rows, tuple(head["shape"])
+    case_table = read_parquet(trace_file, path)
+    n_cases, cell_shape = case_table.num_rows, tuple(trace_metadata["shape"])
     # Types before values: what would be converted to the type of its field would come out as other
     # numbers.
-    check_column_types(table.schema, _column_types(*shape), SIGNAL)
-    cases = _parse_cases(table)
+    check_column_types(case_table.schema, _column_types(*cell_shape), SIGNAL_PREFIX)
+    cases = _parse_cases(case_table)
     # Chunks stand in the rows of the cases that hit them; hits name them by their position in the
     # trace.
-    unordered = [row for rows in table["chunks"].to_pylist() for row in rows]
-    order = np.argsort([row["position"] for row in unordered]).tolist()
-    rows = [unordered[place] for place in order]
+    unordered_chunks = [
+        chunk_row for chunk_rows_ in case_table["chunks"].to_pylist() for chunk_row in chunk_rows_
+    ]
+    position_order = np.argsort([chunk_row["position"] for chunk_row in unordered_chunks]).tolist()
+    chunk_rows_ = [unordered_chunks[row_index] for row_index in position_order]
     # Columns for people repeat the cases, and positions number the chunks of the hits: altered,
     # both would mislead.
-    shown = _shown_columns(cases)
-    is_other = any(table[name].to_pylist() != column for name, column in shown.items())
-    if is_other or [row["position"] for row in rows] != list(range(len(rows))):
-        msg = "case_id, query or position of others"
-        raise ValueError(msg)
+    shown_columns = _shown_columns(cases)
+    is_other = any(
+        case_table[column_name].to_pylist() != shown_values
+        for column_name, shown_values in shown_columns.items()
+    )
+    if is_other or [chunk_row["position"] for chunk_row in chunk_rows_] != list(
+        range(len(chunk_rows_))
+    ):
+        message = "case_id, query or position of others"
+        raise ValueError(message)
 
-    def array(name: str, dims: tuple[int, ...], number: type[np.generic]) -> NDArray[Any]:
-        out: NDArray[Any] = _flat_values(table, name).astype(number).reshape(size, *dims)
-        return out
+    def array(
+        column_name: str, dimensions: tuple[int, ...], number_type: type[np.generic]
+    ) -> NDArray[Any]:
+        numbers: NDArray[Any] = (
+            _flat_values(case_table, column_name).astype(number_type).reshape(n_cases, *dimensions)
+        )
+        return numbers
 
-    of_hits = dict.fromkeys(Hits._fields, shape) | {"n_reranked": shape[:2]}
-    hits = {name: array(name, dims, width(name)) for name, dims in of_hits.items()}
-    fields: dict[str, Any] = {"arms": tuple(head["arms"]), "meta": head["meta"]}
-    # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
-    if head["patterns_hash"] is not None:
-        counts = _flat_values(table, "pattern_counts").reshape(size, -1)
-        fields["pattern_hits"] = PatternHits(
-            head["patterns_hash"],
-            counts,
-            tuple(map(tuple, table["query_entities"].to_pylist())),
-            tuple(tuple(row["entities_found"]) for row in rows),
-        )
-    if "queries" in table.column_names:
-        of_cases = table["queries"].to_pylist()
-        fields["queries"] = tuple(tuple(map(tuple, of_arms)) for of_arms in of_cases)
-    if "answers" in table.column_names:
-        fields["answers"] = answers_from_rows(
-            table["answers"].to_pylist(), head["generator"], head["scorer"]
-        )
-    if "vectors" in table.column_names and rows:
-        vectors = _flat_values(table, "vectors").reshape(len(rows), -1)
-        fields["vectors"] = vectors[order].astype(np.float32)
-    fields["columns"] = {
-        name.removeprefix(SIGNAL): array(name, shape[:2], np.float64)
-        for name in table.column_names
-        if name.startswith(SIGNAL)
+    hit_shapes = dict.fromkeys(Hits._fields, cell_shape) | {"n_reranked": cell_shape[:2]}
+    hit_arrays = {
+        column_name: array(column_name, dimensions, width(column_name))
+        for column_name, dimensions in hit_shapes.items()
     }
-    return kind(cases=cases, chunks=tuple(map(decode_chunk, rows)), hits=Hits(**hits), **fields)
+    trace_fields: dict[str, Any] = {
+        "arms": tuple(trace_metadata["arms"]),
+        "meta": trace_metadata["meta"],
+    }
+    # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
+    if trace_metadata["patterns_hash"] is not None:
+        pattern_counts = _flat_values(case_table, "pattern_counts").reshape(n_cases, -1)
+        trace_fields["pattern_hits"] = PatternHits(
+            trace_metadata["patterns_hash"],
+            pattern_counts,
+            tuple(map(tuple, case_table["query_entities"].to_pylist())),
+            tuple(tuple(chunk_row["entities_found"]) for chunk_row in chunk_rows_),
+        )
+    if "queries" in case_table.column_names:
+        queries_by_case = case_table["queries"].to_pylist()
+        trace_fields["queries"] = tuple(
+            tuple(map(tuple, arm_queries)) for arm_queries in queries_by_case
+        )
+    if "answers" in case_table.column_names:
+        trace_fields["answers"] = answers_from_rows(
+            case_table["answers"].to_pylist(), trace_metadata["generator"], trace_metadata["scorer"]
+        )
+    if "vectors" in case_table.column_names and chunk_rows_:
+        vectors = _flat_values(case_table, "vectors").reshape(len(chunk_rows_), -1)
+        trace_fields["vectors"] = vectors[position_order].astype(np.float32)
+    trace_fields["columns"] = {
+        column_name.removeprefix(SIGNAL_PREFIX): array(column_name, cell_shape[:2], np.float64)
+        for column_name in case_table.column_names
+        if column_name.startswith(SIGNAL_PREFIX)
+    }
+    return trace_type(
+        cases=cases,
+        chunks=tuple(map(decode_chunk, chunk_rows_)),
+        hits=Hits(**hit_arrays),
+        **trace_fields,
+    )
 
 
-def _parse_cases(table: pa.Table) -> tuple[Case, ...]:
-    return tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
+def _parse_cases(case_table: pa.Table) -> tuple[Case, ...]:
+    return tuple(parse_case(json.loads(case_json)) for case_json in case_table["case"].to_pylist())
 
 
-def _column_types(arms: int, depths: int, hits: int) -> dict[str, Sequence[pa.DataType]]:
+def _column_types(n_arms: int, n_depths: int, n_hits: int) -> dict[str, Sequence[pa.DataType]]:
     """Types that the columns of a trace may have, by name, as its head states its shape.
 
     Those of signals by what their names begin with. Passages are of the second type where any of
@@ -376,39 +447,61 @@ def _column_types(arms: int, depths: int, hits: int) -> dict[str, Sequence[pa.Da
     """
     import pyarrow as pa
 
-    text, whole, share = pa.string(), pa.int32(), pa.float64()
-    texts, numbers, of_hits = pa.list_(text), pa.list_(whole), arms * depths * hits
-    chunk = {"position": pa.int64(), **dict.fromkeys(("chunk_id", "text", "source"), text)}
-    chunk |= {"page": pa.int64(), "page_label": text, "tags": text}
-    chunk |= dict.fromkeys(("entities", "entities_found"), texts)
-    answer = (whole, whole, numbers, text, share, share, text, numbers, text)
+    text_type, integer_type, float_type = pa.string(), pa.int32(), pa.float64()
+    text_list, integer_list, n_hit_values = (
+        pa.list_(text_type),
+        pa.list_(integer_type),
+        n_arms * n_depths * n_hits,
+    )
+    chunk_fields = {
+        "position": pa.int64(),
+        **dict.fromkeys(("chunk_id", "text", "source"), text_type),
+    }
+    chunk_fields |= {"page": pa.int64(), "page_label": text_type, "tags": text_type}
+    chunk_fields |= dict.fromkeys(("entities", "entities_found"), text_list)
+    answer_types = (
+        integer_type,
+        integer_type,
+        integer_list,
+        text_type,
+        float_type,
+        float_type,
+        text_type,
+        integer_list,
+        text_type,
+    )
     return {
-        **dict.fromkeys(("case_id", "query", "case"), (text,)),
-        **dict.fromkeys(("chunk", "rank"), (pa.list_(whole, of_hits),)),
-        **dict.fromkeys(FLOAT_FIELDS, (pa.list_(pa.float32(), of_hits), pa.list_(share, of_hits))),
-        "n_reranked": [pa.list_(whole, arms * depths)],
-        "pattern_counts": [pa.list_(whole, len(COUNTED_LISTS))],
-        "query_entities": [texts],
-        "queries": [pa.list_(texts)],
-        "answers": [pa.list_(pa.struct(list(zip(_ANSWER_FIELDS, answer, strict=True))))],
-        "chunks": [pa.list_(pa.struct(fields)) for fields in (chunk, {**chunk, "section": texts})],
+        **dict.fromkeys(("case_id", "query", "case"), (text_type,)),
+        **dict.fromkeys(("chunk", "rank"), (pa.list_(integer_type, n_hit_values),)),
+        **dict.fromkeys(
+            FLOAT_FIELDS, (pa.list_(pa.float32(), n_hit_values), pa.list_(float_type, n_hit_values))
+        ),
+        "n_reranked": [pa.list_(integer_type, n_arms * n_depths)],
+        "pattern_counts": [pa.list_(integer_type, len(COUNTED_LISTS))],
+        "query_entities": [text_list],
+        "queries": [pa.list_(text_list)],
+        "answers": [pa.list_(pa.struct(list(zip(_ANSWER_FIELDS, answer_types, strict=True))))],
+        "chunks": [
+            pa.list_(pa.struct(struct_fields))
+            for struct_fields in (chunk_fields, {**chunk_fields, "section": text_list})
+        ],
         "vectors": [pa.list_(pa.float32())],
-        SIGNAL: [pa.list_(share, arms * depths)],
+        SIGNAL_PREFIX: [pa.list_(float_type, n_arms * n_depths)],
     }
 
 
-def _flat_values(table: pa.Table, name: str) -> NDArray[Any]:
+def _flat_values(table: pa.Table, column_name: str) -> NDArray[Any]:
     """Numbers of a column of lists, one behind the other.
 
     Raises:
-      ValueError: one of them is none.
+      ValueError: one of them is null.
     """
-    flat = table[name].combine_chunks().flatten()
-    if flat.null_count:
-        msg = f"a number of {name} is null"
-        raise ValueError(msg)
-    values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
-    return values
+    flat_column = table[column_name].combine_chunks().flatten()
+    if flat_column.null_count:
+        message = f"a number of {column_name} is null"
+        raise ValueError(message)
+    numbers: NDArray[Any] = flat_column.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def latency_path(path: Path) -> Path:
@@ -416,46 +509,53 @@ def latency_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.latency")
 
 
-def _save_latency(latency: Latency | None, fingerprint: str, path: Path, after: ExitStack) -> None:
-    """Write latencies beside a trace; they differ from run to run, the trace does not.
+def _save_latency(
+    latency: Latency | None, fingerprint: str, path: Path, exit_stack: ExitStack
+) -> None:
+    """Write latencies next to a trace; they differ from run to run, the trace does not.
 
-    Those of an older trace go at once, the new ones come when `after` closes: whenever a run is
-    killed, no trace stands beside the latencies of another.
+    Those of an older trace go at once, the new ones come when `exit_stack` closes: if a run is
+    killed, no trace lies next to the latencies of another.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    beside = latency_path(path)
+    latency_file = latency_path(path)
     if latency is not None:
-        head = json.dumps(_latency_head(latency, fingerprint))
-        table = pa.table({"ms": _list_array(latency.ms)}).replace_schema_metadata({"raglab": head})
-        pq.write_table(table, after.enter_context(replacing(beside)), compression="zstd")
-    beside.unlink(missing_ok=True)
+        latency_metadata = json.dumps(_latency_head(latency, fingerprint))
+        table = pa.table({"ms": _list_array(latency.ms)}).replace_schema_metadata(
+            {"raglab": latency_metadata}
+        )
+        pq.write_table(table, exit_stack.enter_context(replacing(latency_file)), compression="zstd")
+    latency_file.unlink(missing_ok=True)
 
 
-def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
-    """Latencies beside a trace; None where there are none.
+def load_latency(path: Path, fingerprint: str, n_cases: int) -> Latency | None:
+    """Latencies next to a trace, or None.
 
     Raises:
       TraceError: the file is damaged, was altered, or is of another trace.
     """
-    beside = latency_path(path)
-    if not beside.exists():
+    latency_file = latency_path(path)
+    if not latency_file.exists():
         return None
     try:
-        file, head = open_trace(beside)
-        flat = _flat_values(read_parquet(file, beside), "ms")
-        latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
-        is_own = head == _latency_head(latency, fingerprint)
-        value = "" if is_own else "altered content, or that of another trace"
+        parquet_file, latency_metadata = open_trace(latency_file)
+        flat_times = _flat_values(read_parquet(parquet_file, latency_file), "ms")
+        latency = Latency(
+            tuple(latency_metadata["stages"]),
+            flat_times.reshape(n_cases, *latency_metadata["shape"]),
+        )
+        is_own = latency_metadata == _latency_head(latency, fingerprint)
+        problem = "" if is_own else "altered content, or that of another trace"
     except _damage_errors() as error:
-        value = f"damaged content ({type(error).__name__})"
-    if value:
+        problem = f"damaged content ({type(error).__name__})"
+    if problem:
         raise input_error(
-            beside,
+            latency_file,
             "latencies must be as they were written",
             "take the file away",
-            value,
+            problem,
             TraceError,
         )
     return latency
@@ -466,22 +566,22 @@ def _latency_head(latency: Latency, fingerprint: str) -> dict[str, Any]:
 
     A SHA-256 over them and the fingerprint of their trace among it, with one NaN for all.
     """
-    facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
+    hashed_facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
     return {
         "fingerprint": fingerprint,
         "stages": list(latency.stages),
         "shape": list(latency.ms.shape[1:]),
-        "content": hashlib.sha256(facts.encode() + array_bytes(latency.ms)).hexdigest(),
+        "content": hashlib.sha256(hashed_facts.encode() + array_bytes(latency.ms)).hexdigest(),
     }
 
 
 def content_hash(trace: TraceData) -> str:
     """SHA-256 over everything a trace holds, with one NaN for all and widths as in the algebra."""
-    total = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
-    for name, field in trace.hits._asdict().items():
-        total.update(f"{name}{list(field.shape)}".encode())
-        total.update(array_bytes(field, width(name)))
-    rows: list[Any] = [
+    content_digest = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
+    for field_name, hit_field in trace.hits._asdict().items():
+        content_digest.update(f"{field_name}{list(hit_field.shape)}".encode())
+        content_digest.update(array_bytes(hit_field, width(field_name)))
+    hashed_parts: list[Any] = [
         [case_record(case) for case in trace.cases],
         # the section only where there is one, so that older hashes stay
         [
@@ -492,25 +592,25 @@ def content_hash(trace: TraceData) -> str:
         dict(trace.meta),
     ]
     if trace.pattern_hits is not None:
-        patterns_hash, counts, *entities = trace.pattern_hits
-        rows.append([patterns_hash, counts.tolist(), *entities])
+        patterns_hash, pattern_counts, *found_entities = trace.pattern_hits
+        hashed_parts.append([patterns_hash, pattern_counts.tolist(), *found_entities])
     if trace.queries is not None:
-        rows.append(["queries", trace.queries])
+        hashed_parts.append(["queries", trace.queries])
     if trace.answers is not None:
         answers = answer_rows(trace.answers, len(trace))
-        rows.append(["answers", trace.answers.generator, trace.answers.scorer, answers])
+        hashed_parts.append(["answers", trace.answers.generator, trace.answers.scorer, answers])
     if trace.columns:
         # None where missing, so that the same content has one spelling
         plain_columns = [
-            [name, np.where(np.isnan(column), None, column).tolist()]  # type: ignore[call-overload]
-            for name, column in sorted(trace.columns.items())
+            [field_name, np.where(np.isnan(signal_column), None, signal_column).tolist()]  # type: ignore[call-overload]
+            for field_name, signal_column in sorted(trace.columns.items())
         ]
-        rows.append(["signals", plain_columns])
+        hashed_parts.append(["signals", plain_columns])
     if trace.vectors is not None and len(trace.vectors):  # of no chunk, a file holds none
-        total.update(f"vectors{list(trace.vectors.shape)}".encode())
-        total.update(trace.vectors.astype(np.float32, order="C").tobytes())
-    total.update(canonical_json(rows, ensure_ascii=True).encode())
-    return total.hexdigest()
+        content_digest.update(f"vectors{list(trace.vectors.shape)}".encode())
+        content_digest.update(trace.vectors.astype(np.float32, order="C").tobytes())
+    content_digest.update(canonical_json(hashed_parts, ensure_ascii=True).encode())
+    return content_digest.hexdigest()
 
 
 def save(trace: TraceData, path: Path) -> None:
@@ -520,45 +620,47 @@ def save(trace: TraceData, path: Path) -> None:
     for case in trace.cases:
         parse_case(case_record(case), str(path))
     check_trace(trace)  # what is written must load again
-    table = trace_table(trace, trace_head(trace, content_hash(trace)))
+    case_table = trace_table(trace, trace_head(trace, content_hash(trace)))
     make_folder(path.parent)
-    with ExitStack() as after, replacing(path) as partial:
-        write(table, partial)
-        _save_latency(trace.latency, str(trace.meta.get("fingerprint")), path, after)
+    with ExitStack() as exit_stack, replacing(path) as partial_path:
+        write(case_table, partial_path)
+        _save_latency(trace.latency, str(trace.meta.get("fingerprint")), path, exit_stack)
 
 
-def load(path: Path, kind: type[Kind]) -> Kind:
+def load(path: Path, trace_type: type[Kind]) -> Kind:
     """Read a trace of a kind and check that it is whole, unaltered and of this schema."""
-    file, head = _opened(path)
-    meta = head["meta"]
-    with _undamaged(path, _WHOLE, meta):
-        trace = parse_trace(file, head, path, kind)
-        if head != trace_head(trace, content_hash(trace)):
-            raise trace_error(path, _WHOLE, "altered content", meta)
+    trace_file, trace_metadata = _opened(path)
+    trace_meta = trace_metadata["meta"]
+    with _undamaged(path, _WHOLE_TRACE_RULE, trace_meta):
+        trace = parse_trace(trace_file, trace_metadata, path, trace_type)
+        if trace_metadata != trace_head(trace, content_hash(trace)):
+            raise trace_error(path, _WHOLE_TRACE_RULE, "altered content", trace_meta)
         check_trace(trace)  # whoever alters a file may compute its hash again
     return dataclasses.replace(
-        trace, latency=load_latency(path, str(meta.get("fingerprint")), len(trace))
+        trace, latency=load_latency(path, str(trace_meta.get("fingerprint")), len(trace))
     )
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
     """Cases of a trace's file, without its hits; see `Trace.cases_of`."""
-    file, head = _opened(path)
-    with _undamaged(path, _WHOLE, head["meta"]):
-        return _parse_cases(file.read(columns=["case"]))
+    trace_file, trace_metadata = _opened(path)
+    with _undamaged(path, _WHOLE_TRACE_RULE, trace_metadata["meta"]):
+        return _parse_cases(trace_file.read(columns=["case"]))
 
 
 @contextmanager
-def _undamaged(path: Path, rule: str, meta: Mapping[str, Any]) -> Iterator[None]:
+def _undamaged(path: Path, rule: str, trace_meta: Mapping[str, Any]) -> Iterator[None]:
     """Turn what a damaged file raises into an error about a trace's file."""
     try:
         yield
     except (OversizeError, TraceError):
         raise
     except BrokenRuleError as error:
-        raise trace_error(path, error.rule, error.value, meta) from error
+        raise trace_error(path, error.rule, error.value, trace_meta) from error
     except _damage_errors() as error:
-        raise trace_error(path, rule, f"damaged content ({type(error).__name__})", meta) from error
+        raise trace_error(
+            path, rule, f"damaged content ({type(error).__name__})", trace_meta
+        ) from error
 
 
 def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
@@ -568,25 +670,28 @@ def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
             path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {}
         )
     with _undamaged(path, "a trace must be a whole Parquet file that raglab wrote", {}):
-        file, head = open_trace(path)
-        version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
-    if version != SCHEMA_VERSION:
-        age = "an older" if version < SCHEMA_VERSION else "a newer"
+        trace_file, trace_metadata = open_trace(path)
+        schema_version, trace_metadata["meta"] = (
+            int(trace_metadata["schema_version"]),
+            dict(trace_metadata["meta"]),
+        )
+    if schema_version != SCHEMA_VERSION:
+        relative_age = "an older" if schema_version < SCHEMA_VERSION else "a newer"
         raise trace_error(
             path,
             f"the schema must be version {SCHEMA_VERSION}",
-            f"version {version} of {age} raglab",
-            head["meta"],
+            f"version {schema_version} of {relative_age} raglab",
+            trace_metadata["meta"],
         )
-    return file, head
+    return trace_file, trace_metadata
 
 
-def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> InputError:
+def trace_error(path: Path, rule: str, problem: str, trace_meta: Mapping[str, Any]) -> InputError:
     """Error about a trace's file, whose remedy is the command that builds it again."""
     return input_error(
         path,
         rule,
-        f"build it again with `{rebuild_command(path, meta.get('command'))}`",
-        value,
+        f"build it again with `{rebuild_command(path, trace_meta.get('command'))}`",
+        problem,
         TraceError,
     )

@@ -31,7 +31,7 @@ from raglab.words.canonical import canonical_json, digest
 if TYPE_CHECKING:
     import pandas as pd
 
-MANIFEST = "manifest.json"  # in a folder of shards
+MANIFEST_NAME = "manifest.json"  # in a folder of shards
 
 
 class Trace(values.TraceData):
@@ -72,16 +72,16 @@ class Trace(values.TraceData):
             names the way to build it.
         """
         trace = load(Path(path), cls)
-        for what, wanted, there in (
+        for source_kind, expected_hash, stored_hash in (
             ("corpus", corpus_hash, trace.meta.get("corpus_hash")),
             # what a file says of its cases may be another's
             ("cases", cases_hash, cases_hash and hash_cases(trace.cases)),
         ):
-            if wanted is not None and there != wanted:
+            if expected_hash is not None and stored_hash != expected_hash:
                 raise trace_error(
                     Path(path),
-                    f"a trace must be made of the {what} it is replayed for",
-                    f"other {what} ({str(there)[:12]}, not {wanted[:12]})",
+                    f"a trace must be made of the {source_kind} it is replayed for",
+                    f"other {source_kind} ({str(stored_hash)[:12]}, not {expected_hash[:12]})",
                     trace.meta,
                 )
         return trace
@@ -123,24 +123,31 @@ class Trace(values.TraceData):
         Raises:
           ValueError: rows must be positions of cases.
         """
-        keep: list[int] = case_positions(rows, len(self)).tolist()
+        case_indices: list[int] = case_positions(rows, len(self)).tolist()
         pattern_hits = self.pattern_hits
         if pattern_hits is not None:
             pattern_hits = pattern_hits._replace(
-                counts=pattern_hits.counts[keep],
-                query_entities=tuple(pattern_hits.query_entities[row] for row in keep),
+                counts=pattern_hits.counts[case_indices],
+                query_entities=tuple(
+                    pattern_hits.query_entities[case_index] for case_index in case_indices
+                ),
             )
-        cases, latency = tuple(self.cases[row] for row in keep), self.latency
+        cases, latency = tuple(self.cases[case_index] for case_index in case_indices), self.latency
         return dataclasses.replace(
             self,
             cases=cases,
-            hits=map_fields(self.hits, lambda field: field[keep]),
+            hits=map_fields(self.hits, lambda hit_field: hit_field[case_indices]),
             pattern_hits=pattern_hits,
             meta=_partial_meta(self.meta, cases, self.cases),
-            queries=None if self.queries is None else tuple(self.queries[row] for row in keep),
-            answers=select_answers(self.answers, keep),
-            latency=None if latency is None else latency._replace(ms=latency.ms[keep]),
-            columns={name: column[keep] for name, column in self.columns.items()},
+            queries=None
+            if self.queries is None
+            else tuple(self.queries[case_index] for case_index in case_indices),
+            answers=select_answers(self.answers, case_indices),
+            latency=None if latency is None else latency._replace(ms=latency.ms[case_indices]),
+            columns={
+                signal_name: signal_column[case_indices]
+                for signal_name, signal_column in self.columns.items()
+            },
         )
 
     def with_signal(
@@ -167,7 +174,7 @@ class Trace(values.TraceData):
             `signals.<name>`.
           values: [Q], [Q, A] or [Q, A, D]; a Series indexed by case id, where a case that it lacks
             has none; or the path of a Parquet or CSV file with columns `case_id` and the name, or
-            `value`. NaN where there is none.
+            `value`. NaN for a missing one.
           higher: `surer` where more of it speaks for an answer, `ask` where it speaks for asking
             back.
           unit: one of `raglab.signals.UNITS`, such as `probability`, or any words.
@@ -178,7 +185,7 @@ class Trace(values.TraceData):
           version: of its origin.
 
         Raises:
-          ValueError: a name or declaration that is none.
+          ValueError: no valid name or declaration.
           InputError: values that are not one finite number or NaN a case, or outside the unit's
             range.
 
@@ -198,10 +205,10 @@ class Trace(values.TraceData):
             source=source,
             version=version,
         )
-        trace = with_column(self, signal, values)
-        if trace is not self:
-            warn_of_directions(trace, [name])
-        return trace
+        signal_trace = with_column(self, signal, values)
+        if signal_trace is not self:
+            warn_of_directions(signal_trace, [name])
+        return signal_trace
 
     def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
         """Trace whose cases have these labels; hits and measurements stay as they are.
@@ -232,15 +239,15 @@ class Trace(values.TraceData):
         import pandas as pd
 
         if name not in self.columns:
-            there = ", ".join(self.signals) or "those that were added, and there is none"
-            msg = (
-                f"signal must be one of {there}, got {shown_value(name)}; built-in ones stand in "
-                "raglab.audit_signals."
+            signal_names = ", ".join(self.signals) or "those that were added, and there is none"
+            message = (
+                f"signal must be one of {signal_names}, got {shown_value(name)}; built-in ones "
+                "stand in raglab.audit_signals."
             )
-            raise ValueError(msg)
-        place = 0 if arm is None else self.arm(arm)
+            raise ValueError(message)
+        arm_index = 0 if arm is None else self.arm(arm)
         return pd.Series(
-            self.columns[name][:, place, depth].copy(),
+            self.columns[name][:, arm_index, depth].copy(),
             index=pd.Index([case.id for case in self.cases], name="case_id"),
             name=name,
         )
@@ -262,26 +269,41 @@ class Trace(values.TraceData):
         """
         import pandas as pd
 
-        row = next((place for place, case in enumerate(self.cases) if case.id == case_id), None)
-        if row is None:
-            msg = (
+        case_index = next(
+            (position for position, case in enumerate(self.cases) if case.id == case_id), None
+        )
+        if case_index is None:
+            message = (
                 f"case must be one of the trace's {len(self)} cases, got {shown_value(case_id)}; "
                 "see [case.id for case in trace.cases]."
             )
-            raise KeyError(msg)
-        at = (row, 0 if arm is None else self.arm(arm), 0)
-        there = np.flatnonzero(self.hits.chunk[at] >= 0)
-        order = there[np.argsort(self.hits.rank[at][there], kind="stable")]
-        chunks = [self.chunks[number] for number in self.hits.chunk[at][order].tolist()]
-        columns = {"score": "s_rerank", "s_hybrid": "s_hybrid", "l2": "l2", "similarity": "cosine"}
+            raise KeyError(message)
+        cell_index = (case_index, 0 if arm is None else self.arm(arm), 0)
+        filled_ranks = np.flatnonzero(self.hits.chunk[cell_index] >= 0)
+        ordered_hits = filled_ranks[
+            np.argsort(self.hits.rank[cell_index][filled_ranks], kind="stable")
+        ]
+        hit_passages = [
+            self.chunks[chunk_index]
+            for chunk_index in self.hits.chunk[cell_index][ordered_hits].tolist()
+        ]
+        hit_columns = {
+            "score": "s_rerank",
+            "s_hybrid": "s_hybrid",
+            "l2": "l2",
+            "similarity": "cosine",
+        }
         return pd.DataFrame(
             {
-                "rank": self.hits.rank[at][order].astype(np.int64) + 1,
-                "chunk": [chunk.chunk_id for chunk in chunks],
-                "source": [chunk.shown for chunk in chunks],
-                **{name: getattr(self.hits, field)[at][order] for name, field in columns.items()},
-                "section": [chunk.section_path for chunk in chunks],
-                "text": [chunk.text for chunk in chunks],
+                "rank": self.hits.rank[cell_index][ordered_hits].astype(np.int64) + 1,
+                "chunk": [chunk.chunk_id for chunk in hit_passages],
+                "source": [chunk.shown for chunk in hit_passages],
+                **{
+                    column_name: getattr(self.hits, hit_field)[cell_index][ordered_hits]
+                    for column_name, hit_field in hit_columns.items()
+                },
+                "section": [chunk.section_path for chunk in hit_passages],
+                "text": [chunk.text for chunk in hit_passages],
             }
         )
 
@@ -312,33 +334,42 @@ class Trace(values.TraceData):
         Raises:
           ValueError: no case is of that split.
         """
-        rows = [row for row, case in enumerate(self.cases) if case.split == name]
-        if not rows:
+        case_indices = [
+            case_index for case_index, case in enumerate(self.cases) if case.split == name
+        ]
+        if not case_indices:
             raise split_error(name, {case.split or NO_LABEL for case in self.cases})
-        return self.subset(rows)
+        return self.subset(case_indices)
 
 
 def with_column(trace: Trace, signal: Signal, values: Any) -> Any:  # noqa: ANN401 - as with_signal
     """Trace with a signal of the user, as `Trace.with_signal`, whose direction no label judges."""
-    name = signal.name
-    column = signal_column(
+    signal_name = signal.name
+    checked_column = signal_column(
         signal,
-        signal_values(values, name),
+        signal_values(values, signal_name),
         trace.hits.chunk.shape[:3],
         [case.id for case in trace.cases],
     )
-    declared, signals = declaration(signal), trace.meta.get("signals", {})
-    if signals.get(name) == declared and np.array_equal(
-        trace.columns.get(name, np.nan), column, equal_nan=True
+    signal_declaration, declarations = declaration(signal), trace.meta.get("signals", {})
+    if declarations.get(signal_name) == signal_declaration and np.array_equal(
+        trace.columns.get(signal_name, np.nan), checked_column, equal_nan=True
     ):
         return trace  # so that a cell of a notebook that is run again makes no other trace
-    facts = [str(trace.meta.get("fingerprint")), name, declared, array_hash(column)]
-    meta = {
+    hashed_facts = [
+        str(trace.meta.get("fingerprint")),
+        signal_name,
+        signal_declaration,
+        array_hash(checked_column),
+    ]
+    signal_meta = {
         **trace.meta,
-        "signals": {**signals, name: declared},
-        "fingerprint": digest(canonical_json(facts), 16),
+        "signals": {**declarations, signal_name: signal_declaration},
+        "fingerprint": digest(canonical_json(hashed_facts), 16),
     }
-    return dataclasses.replace(trace, columns={**trace.columns, name: column}, meta=meta)
+    return dataclasses.replace(
+        trace, columns={**trace.columns, signal_name: checked_column}, meta=signal_meta
+    )
 
 
 def dealt_trace(trace: Kind, cases: Sequence[Case]) -> Kind:
@@ -353,47 +384,51 @@ def dealt_trace(trace: Kind, cases: Sequence[Case]) -> Kind:
 
 
 def labelled_cases(
-    cases: Sequence[Case], labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]
+    cases: Sequence[Case],
+    case_labels: Sequence[str | None],
+    extra_fields: Sequence[Mapping[str, Any]],
 ) -> tuple[Case, ...]:
-    """Cases with other labels and more keys of `extra`, see `Trace.with_labels`.
+    """Cases with other labels and more keys of `extra_fields`, see `Trace.with_labels`.
 
     Raises:
       ValueError: another number than of cases, or a label that is none.
     """
-    check_labels(len(cases), labels, extra)
+    check_labels(len(cases), case_labels, extra_fields)
     return tuple(
         case._replace(
-            expect_status=case.expect_status if label is None else label,
-            extra={**case.extra, **more} if more else case.extra,
+            expect_status=case.expect_status if case_label is None else case_label,
+            extra={**case.extra, **case_extra} if case_extra else case.extra,
         )
-        for case, label, more in zip(cases, labels, extra, strict=True)
+        for case, case_label, case_extra in zip(cases, case_labels, extra_fields, strict=True)
     )
 
 
 def check_labels(
-    n_cases: int, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]
+    n_cases: int, case_labels: Sequence[str | None], extra_fields: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Raise ValueError if labels or `extra` keys are not one entry a case."""
-    if not n_cases == len(labels) == len(extra):
-        msg = (
-            f"labels and extra must hold an entry a case, got {len(labels)} and {len(extra)} for "
-            f"{n_cases} cases; write None and {{}} where nothing changes."
+    """Raise ValueError if labels or `extra_fields` keys are not one entry a case."""
+    if not n_cases == len(case_labels) == len(extra_fields):
+        message = (
+            f"labels and extra must hold an entry a case, got {len(case_labels)} and "
+            f"{len(extra_fields)} for {n_cases} cases; write None and {{}} where nothing changes."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
 
 
-def split_error(name: str, there: Collection[str]) -> ValueError:
+def split_error(split_name: str, case_splits: Collection[str]) -> ValueError:
     """Error about a split that no case is of.
 
     Args:
-      there: splits of the cases, `NONE` of those without.
+      case_splits: splits of the cases, `NONE` of those without.
     """
-    splits = ", ".join(sorted({*there} - {NO_LABEL}))
-    value, remedy = repr(name), "set `split` in the cases"
-    if not splits:
-        value += " of cases without splits"
+    known_splits = ", ".join(sorted({*case_splits} - {NO_LABEL}))
+    shown_split, remedy = repr(split_name), "set `split` in the cases"
+    if not known_splits:
+        shown_split += " of cases without splits"
         remedy = "deal them by trace = raglab.split(trace)"
-    return ValueError(f"split must be one of {splits or 'the cases'}, got {value}; {remedy}.")
+    return ValueError(
+        f"split must be one of {known_splits or 'the cases'}, got {shown_split}; {remedy}."
+    )
 
 
 class StudyTrace(TraceView, Protocol):
@@ -422,40 +457,48 @@ def load_view(path: str | Path) -> StudyTrace:
       TraceError: no whole trace of this schema.
       MissingExtensionError: a folder, and the room `scale` is not installed.
     """
-    view: StudyTrace = Trace.open(path) if Path(path).is_dir() else Trace.load(path)
-    return view
+    loaded_view: StudyTrace = Trace.open(path) if Path(path).is_dir() else Trace.load(path)
+    return loaded_view
 
 
-def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Series or path
+def signal_values(stated_values: Any, signal_name: str) -> Any:  # noqa: ANN401 - array, Series or path
     """Values of a signal of the user; those of a file, Parquet or CSV, as a Series by case id.
 
     Raises:
       InputError: a file without a column `case_id`, or without the signal's and `value`.
     """
-    if not isinstance(values, str | Path):
-        return values
-    path = Path(values)
-    is_parquet = path.suffix == ".parquet"
-    frame = parquet_frame(path) if is_parquet else csv_frame(path, texts=("case_id",))
-    column = name if name in frame else "value"
-    if not {"case_id", column} <= {*frame}:
+    if not isinstance(stated_values, str | Path):
+        return stated_values
+    values_path = Path(stated_values)
+    is_parquet = values_path.suffix == ".parquet"
+    values_frame = (
+        parquet_frame(values_path)
+        if is_parquet
+        else csv_frame(values_path, text_columns=("case_id",))
+    )
+    values_column = signal_name if signal_name in values_frame else "value"
+    if not {"case_id", values_column} <= {*values_frame}:
         raise input_error(
-            path,
-            f"a file of values must have columns case_id and {name}",
+            values_path,
+            f"a file of values must have columns case_id and {signal_name}",
             "name them so",
-            f"columns {', '.join(map(str, frame.columns[:8]))}",
+            f"columns {', '.join(map(str, values_frame.columns[:8]))}",
         )
-    return frame.set_index("case_id")[column]
+    return values_frame.set_index("case_id")[values_column]
 
 
 def _partial_meta(
-    meta: Mapping[str, Any], cases: Sequence[Case], before: Sequence[Case] = ()
+    trace_meta: Mapping[str, Any], cases: Sequence[Case], earlier_cases: Sequence[Case] = ()
 ) -> dict[str, Any]:
     """Meta of a trace that keeps some of the cases; as it is where they are all."""
-    meta, part = with_splits(meta, cases, before), hash_cases(cases)
-    if "fingerprint" not in meta or part == meta.get("cases_hash"):
-        return dict(meta)
-    return {**meta, "fingerprint": digest(f"{meta['fingerprint']} {part}", 16), "cases_hash": part}
+    trace_meta, cases_digest = with_splits(trace_meta, cases, earlier_cases), hash_cases(cases)
+    if "fingerprint" not in trace_meta or cases_digest == trace_meta.get("cases_hash"):
+        return dict(trace_meta)
+    return {
+        **trace_meta,
+        "fingerprint": digest(f"{trace_meta['fingerprint']} {cases_digest}", 16),
+        "cases_hash": cases_digest,
+    }
 
 
 __all__ = ["StudyTrace", "Trace", "TraceError", "load_view"]

@@ -14,16 +14,25 @@ from threading import Timer
 from time import monotonic
 from typing import Any
 
-_WORKER = Path(__file__).with_name("document_worker.py")
+_WORKER_SCRIPT = Path(__file__).with_name("document_worker.py")
 # All of the environment that a worker needs to start: a broken document shall not come near a key
 # that stands there.
-_ENVIRONMENT = ("PATH", "HOME", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
-_WALL = 8  # seconds to wait for each second of computing, since other programs compute as well
+_WORKER_VARIABLES = (
+    "PATH",
+    "HOME",
+    "SYSTEMROOT",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "PYTHONHOME",
+)
+_WALL_FACTOR = (
+    8  # seconds to wait for each second of computing, since other programs compute as well
+)
 _START_S = 30.0
-_ESCAPED = 12  # bytes of a character in JSON at most
+_ESCAPED_BYTES = 12  # bytes of a character in JSON at most
 _MIB = 2**20
-SECONDS = b"seconds"  # the limit of computing
-_CPU_SPENT = int(getattr(signal, "SIGXCPU", 0))  # what the system ends a worker with
+SECONDS_LIMIT = b"seconds"  # the limit of computing
+_CPU_SIGNAL = int(getattr(signal, "SIGXCPU", 0))  # what the system ends a worker with
 
 
 class DocumentWorker:
@@ -45,12 +54,12 @@ class DocumentWorker:
             worker is to know.
         """
         is_fresh = self._process is None
-        kind, answer = self._tried(raw, request)
-        if kind in {"limit", "unreadable"}:
+        answer_kind, answer = self._tried(raw, request)
+        if answer_kind in {"limit", "unreadable"}:
             self.end()
-            if not is_fresh and answer != SECONDS:
+            if not is_fresh and answer != SECONDS_LIMIT:
                 return self.answer(raw, request)
-        return kind, answer
+        return answer_kind, answer
 
     def end(self) -> None:
         """End the process, if there is one."""
@@ -60,44 +69,52 @@ class DocumentWorker:
             with suppress(OSError):  # of what could not be written
                 process.__exit__(None, None, None)
 
-    def _tried(self, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
+    def _tried(self, raw_bytes: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
         try:
             process = self._process = self._process or _started()
         except OSError as error:
             return "unreadable", f"no process to read it in ({error.strerror})".encode()
-        most = _ESCAPED * request["characters"] + _MIB
-        patience = _START_S + _WALL * request["seconds"]
-        begin = monotonic()
-        timer = Timer(patience, process.kill)
-        timer.start()
-        line = b""
+        max_answer_bytes = _ESCAPED_BYTES * request["characters"] + _MIB
+        patience_s = _START_S + _WALL_FACTOR * request["seconds"]
+        start_time = monotonic()
+        kill_timer = Timer(patience_s, process.kill)
+        kill_timer.start()
+        answer_line = b""
         try:
             with suppress(OSError):  # it has ended
-                process.stdin.write(json.dumps({**request, "bytes": len(raw)}).encode() + b"\n")
-                process.stdin.write(raw)
+                process.stdin.write(
+                    json.dumps({**request, "bytes": len(raw_bytes)}).encode() + b"\n"
+                )
+                process.stdin.write(raw_bytes)
                 process.stdin.flush()
-                line = process.stdout.readline(most + 1)
+                answer_line = process.stdout.readline(max_answer_bytes + 1)
         except BaseException:  # Ctrl-C among them: no worker lives on
             self.end()
             raise
         finally:
-            timer.cancel()
-        if len(line) > most:
+            kill_timer.cancel()
+        if len(answer_line) > max_answer_bytes:
             return "limit", b"characters"
-        if line.endswith(b"\n"):
-            kind, _, answer = line.partition(b" ")
-            return kind.decode("latin-1"), answer
+        if answer_line.endswith(b"\n"):
+            answer_kind, _, answer = answer_line.partition(b" ")
+            return answer_kind.decode("latin-1"), answer
         process.kill()
-        is_late = process.wait() == -_CPU_SPENT or monotonic() - begin >= patience
-        return ("limit", SECONDS) if is_late else ("unreadable", b"a reader that ended")
+        is_late = process.wait() == -_CPU_SIGNAL or monotonic() - start_time >= patience_s
+        return ("limit", SECONDS_LIMIT) if is_late else ("unreadable", b"a reader that ended")
 
 
 def _started() -> Any:  # noqa: ANN401 - a Popen, whose pipes may be None to mypy
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    environment = {
+        variable: os.environ[variable] for variable in _WORKER_VARIABLES if variable in os.environ
+    }
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-P", str(_WORKER)]
-    pipe = subprocess.PIPE
+    worker_command = [sys.executable, "-P", str(_WORKER_SCRIPT)]
+    worker_pipe = subprocess.PIPE
     # our own interpreter and script
     return subprocess.Popen(  # noqa: S603
-        command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+        worker_command,
+        env=environment,
+        stdin=worker_pipe,
+        stdout=worker_pipe,
+        stderr=subprocess.DEVNULL,
     )

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from raglab.store import document_worker
 from raglab.store.document_reading import answered
-from raglab.store.workers import SECONDS
+from raglab.store.workers import SECONDS_LIMIT
 
 for library in ("docutils.core", "docutils.parsers.rst.directives", "mammoth", "openpyxl", "pypdf"):
     with suppress(ImportError):
@@ -40,4 +40,4 @@ def forked(_worker, raw, request):
     with os.fdopen(source, "rb") as pipe:
         kind, _, answer = pipe.read().partition(b" ")
     _, status = os.waitpid(child, 0)
-    return ("limit", SECONDS) if os.WIFSIGNALED(status) else (kind.decode(), answer)
+    return ("limit", SECONDS_LIMIT) if os.WIFSIGNALED(status) else (kind.decode(), answer)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from raglab.retrieval.entity_names import (
-    LONGEST,
+    LONGEST_NAME_WORDS,
     Lexicon,
     beginning,
     codes_in,
@@ -218,7 +218,7 @@ def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
             *labels_in(chunk.full_text),
         ):
             words = _strip_function_words(plain_words(written))
-            if len(words) <= LONGEST and sum(map(len, words)) > 1:
+            if len(words) <= LONGEST_NAME_WORDS and sum(map(len, words)) > 1:
                 names.setdefault("".join(words), " ".join(words))
     return list(names.values())
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from raglab.models.files import check_weights, find_model
 from raglab.models.loaders import (
-    BATCH,
-    FIRST,
+    BATCH_TEXTS,
+    FIRST_TEXT,
     device_name,
     explain_load_failure,
     forward_passes,
@@ -176,9 +176,9 @@ class Reader:
         """Start and end logits of every token of every window, each [windows, tokens]."""
         read = {name: windows[name] for name in self.tokenizer.model_input_names if name in windows}
         parts = []
-        for start in range(0, len(windows["input_ids"]), BATCH):
+        for start in range(0, len(windows["input_ids"]), BATCH_TEXTS):
             inputs = {
-                name: rows[start : start + BATCH].to(self.model.device)
+                name: rows[start : start + BATCH_TEXTS].to(self.model.device)
                 for name, rows in read.items()
             }
             outputs = network_outputs(self.model, inputs)
@@ -258,7 +258,7 @@ def load_reader(name: str, *, download: bool = False) -> Reader:
             tokenizer,
             model.to(device_name()).eval(),
         )
-        reader.read([(FIRST, FIRST)])
+        reader.read([(FIRST_TEXT, FIRST_TEXT)])
     return reader
 
 

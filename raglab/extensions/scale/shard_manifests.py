@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
 from raglab.store.trace_merging import FAILED_FACT, TraceError, joined_fingerprint, shared_facts
-from raglab.store.traces import MANIFEST
+from raglab.store.traces import MANIFEST_NAME
 from raglab.values import CaseCounts, count_cases
 from raglab.words.canonical import canonical_json, digest
 
@@ -141,7 +141,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
       TraceError: none there, of another schema, or altered.
     """
-    path, rule = folder / MANIFEST, "a manifest must be as it was written"
+    path, rule = folder / MANIFEST_NAME, "a manifest must be as it was written"
     if not path.is_file():
         raise _manifest_error(path, "a folder of a trace must hold its manifest", "none there")
     rows = read_json(path, MAX_MANIFEST_BYTES)
@@ -178,7 +178,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     What was there goes over to it.
     """
     text = json.dumps(manifest.rows, sort_keys=True, ensure_ascii=False, indent=1)
-    write_text(f"{text}\n", folder / MANIFEST)
+    write_text(f"{text}\n", folder / MANIFEST_NAME)
 
 
 def shard_row(trace: Any, path: Path) -> ShardRow:  # noqa: ANN401 - a trace

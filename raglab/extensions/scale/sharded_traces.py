@@ -54,7 +54,7 @@ from raglab.store.trace_merging import (
     shared_facts,
 )
 from raglab.store.traces import (
-    MANIFEST,
+    MANIFEST_NAME,
     Trace,
     check_labels,
     labelled_cases,
@@ -617,7 +617,7 @@ def next_version(folder: Path) -> tuple[int, Manifest | None]:
 
     None where none does.
     """
-    known = read_manifest(folder) if (folder / MANIFEST).is_file() else None
+    known = read_manifest(folder) if (folder / MANIFEST_NAME).is_file() else None
     return (1 if known is None else known.version + 1), known
 
 

@@ -49,7 +49,7 @@ from raglab.store.log_tables import (
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
-    EVIDENCE,
+    EVIDENCE_TABLE,
     REPLIES,
     REQUESTS,
 )
@@ -71,7 +71,7 @@ def votes(system):
 
 def became(system, request):
     """Trace of a clarified request, from the log alone: its query, its hits, and its answer."""
-    (row,) = logged(system, EVIDENCE, request_id=request)
+    (row,) = logged(system, EVIDENCE_TABLE, request_id=request)
     case = Case(request, row["query"], "ok", selected_sources=tuple(row["documents"]))
     depths = unpack_depths(row["depths"], len(system.retriever.chunks))
     trace, answer = case_trace(case, row["arm"], depths, system), row["answer"]

@@ -44,7 +44,7 @@ from raglab.retrieval import index_kinds, indexes
 from raglab.retrieval.dense import EmbeddingCache, cache_key, dense_index
 from raglab.retrieval.index_kinds import sized_kind
 from raglab.retrieval.indexes import (
-    TOKENS_KEPT,
+    TOKENS_IN_MEMORY,
     Bm25Index,
     Signatures,
     StoredTokens,
@@ -495,7 +495,7 @@ class TestTokens:
         cache.drop([cache_key("words", "tokens", "motor excess")])
         again["motor excess"]
         assert encoder.seen == ["motor excess"]
-        for number in range(TOKENS_KEPT):
+        for number in range(TOKENS_IN_MEMORY):
             again[f"passage {number}"]
         again["motor excess"]
         assert encoder.seen.count("motor excess") == 2
