@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError, validate_call
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.views import FILTER, STRICT, Text
+from raglab.extensions.cockpit.views import FILTER_ADAPTER, STRICT_TYPES, SearchText
 from raglab.metrics import RATES
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
@@ -162,28 +162,28 @@ class CockpitWidget(anywidget.AnyWidget):
 
     # What a page may ask, by the name of the message; `ACTS` checks the fields.
 
-    def do_set(self, path: Text, value: Whole | Number | None) -> None:
+    def do_set(self, path: SearchText, value: Whole | Number | None) -> None:
         """Set a threshold to a value; null switches it off."""
         self.cockpit.set(self._listed(path), value)
         self.refresh()
 
-    def do_drop(self, path: Text, step: Whole, number: Whole = 0) -> None:  # noqa: ARG002
+    def do_drop(self, path: SearchText, step: Whole, number: Whole = 0) -> None:  # noqa: ARG002
         """Set a threshold to a step of its axis; number: of the page that the axis was of."""
         self.cockpit.drop(self._listed(path), step)
         self.refresh()
 
-    def do_switch(self, path: Text, on: bool) -> None:  # noqa: FBT001 - a field by name
+    def do_switch(self, path: SearchText, on: bool) -> None:  # noqa: FBT001 - a field by name
         """Switch a gate that the page shows."""
         switches = {row.switch for row in views.gate_rows(self.cockpit.here)} - {""}
         self.cockpit.set(_one_of(path, switches), on)
         self.refresh()
 
-    def do_lock(self, path: Text, on: bool) -> None:  # noqa: FBT001 - a field by name
+    def do_lock(self, path: SearchText, on: bool) -> None:  # noqa: FBT001 - a field by name
         """Lock a threshold or a gate."""
         self.cockpit.lock(path, on)
         self.refresh()
 
-    def do_cost(self, label: Text, outcome: Text, value: Number) -> None:
+    def do_cost(self, label: SearchText, outcome: SearchText, value: Number) -> None:
         """Change a cost."""
         searched = self.cockpit.searching
         self.cockpit.set_cost(label, outcome, value)
@@ -192,9 +192,9 @@ class CockpitWidget(anywidget.AnyWidget):
         )
         self._send_trials(0)
 
-    def do_filter(self, filter: dict[Text, Any]) -> None:  # noqa: A002 - name of a field
+    def do_filter(self, filter: dict[SearchText, Any]) -> None:  # noqa: A002 - name of a field
         """List other cases."""
-        self.cockpit.filter = FILTER.validate_python(filter)
+        self.cockpit.filter = FILTER_ADAPTER.validate_python(filter)
         self.refresh()
 
     def do_undo(self) -> None:
@@ -223,21 +223,21 @@ class CockpitWidget(anywidget.AnyWidget):
             {"kind": "trials", "from": begin, "n": len(points), "total": total}, [points.tobytes()]
         )
 
-    def do_enter(self, path: Text) -> None:
+    def do_enter(self, path: SearchText) -> None:
         """Send the axis of a threshold."""
         head, steps = axis_message(self.cockpit, self._listed(path))
         self.send({**head, "number": self._number}, [steps])
 
-    def do_case(self, id: Text) -> None:  # noqa: A002 - name of a field
+    def do_case(self, id: SearchText) -> None:  # noqa: A002 - name of a field
         """Send a case."""
         view = views.case_view(self.cockpit.here, id, labelled=self.cockpit.labelled)
         self.send({"kind": "case", **view})
 
-    def do_flips(self, id: Text) -> None:  # noqa: A002 - name of a field
+    def do_flips(self, id: SearchText) -> None:  # noqa: A002 - name of a field
         """Send its flips, which take longer, when the case is on the screen."""
         self.send({"kind": "flips", "id": id, "flips": views.flip_views(self.cockpit.here, id)})
 
-    def do_save(self, file: Text = "") -> None:
+    def do_save(self, file: SearchText = "") -> None:
         """Save the policy as a file of the notebook's folder."""
         name = file or f"policy-{self.cockpit.policy.policy_id}.yaml"
         path = self.cockpit.save(plain_file(name, self.folder))
@@ -296,7 +296,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
 # Each takes the fields of its message alone, all of their type and in their range.
 ACTS: Mapping[str, Callable[..., None]] = {
-    name.removeprefix("do_"): validate_call(config=STRICT)(act)
+    name.removeprefix("do_"): validate_call(config=STRICT_TYPES)(act)
     for name, act in vars(CockpitWidget).items()
     if name.startswith("do_")
 }
