@@ -18,7 +18,7 @@ from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.field_values import is_quoted
 from raglab.extensions.clarification.gap_candidates import (
-    YEARS,
+    YEAR_PATTERN,
     as_good,
     candidates,
     in_column,
@@ -300,7 +300,7 @@ def reading_response(
         answer = answer._replace(
             answer=refused, sources=(), status=Status.refuse, refusal_reason=failed.text
         )
-    elif YEARS.search(request.text) is None:
+    elif YEAR_PATTERN.search(request.text) is None:
         stale, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
         if stale:
             warning = texts[f"say_{stale}"].format(document=chunk.shown, until=until)
