@@ -57,7 +57,7 @@ from raglab.extensions.clarification.reply_names import sum_key
 from raglab.extensions.clarification.scope_answers import narrow_to_chunks
 from raglab.extensions.clarification.turns import UNREAD, Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
-    READ,
+    READ_CONFIDENCE,
     ValueReading,
     chunks_in_scope,
     domain_checks,
@@ -398,7 +398,7 @@ def _complete_reading(turn: Turn, hits: Sequence[Chunk]) -> ValueReading:
             clear_value = clear_candidate.statement
             field_value = FieldValue(clear_value.value, clear_value.text)
             return ValueReading(
-                DOCUMENT, field_value, scoped_chunks[clear_value.place], confidence=READ
+                DOCUMENT, field_value, scoped_chunks[clear_value.place], confidence=READ_CONFIDENCE
             )
     is_page = page_scope.isdecimal() or page_scope == LAST_PAGE
     page_chunks = chunks_in_scope(chunks, page_scope, "", text, calls) if is_page else []

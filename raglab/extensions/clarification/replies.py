@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from raglab.extensions.clarification.language_words import entries, expression, plain, whole_words
 from raglab.extensions.clarification.reply_names import (
-    CONTENTS,
+    CONTENTS_PAGES,
     DOCUMENT,
     LAST_PAGE,
     NOT_UNDERSTOOD,
@@ -29,7 +29,7 @@ from raglab.extensions.clarification.reply_names import (
 )
 from raglab.live.clarifier import Reply, ReplyRequest
 
-__all__ = ["CONTENTS", "DOCUMENT", "LAST_PAGE", "NOT_UNDERSTOOD", "PAGE_SCOPE", "read_reply"]
+__all__ = ["CONTENTS_PAGES", "DOCUMENT", "LAST_PAGE", "NOT_UNDERSTOOD", "PAGE_SCOPE", "read_reply"]
 # A sign that no plain reply has: a picture, a frown, a mark of code, a sign before a figure.
 _SIGN = re.compile(r"[^\w\s.,;:!'\"“”«»()/&+%€£$¥°#|*@…–—-]|[:;]['-]?[(/|](?!\w)|(?<![\w)])[-+]\d")
 _TONE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")  # of a picture, its form and colour
