@@ -49,7 +49,7 @@ from raglab.extensions.clarification.part_gaps import (
     part_gap,
 )
 from raglab.extensions.clarification.question_parsing import (
-    TASKS,
+    QUESTION_TASKS,
     is_bare,
     is_kind_word,
     shared_topic,
@@ -237,9 +237,14 @@ def _statement_gap(
     """Which of several statements of one kind is meant, or as of when."""
     text, date_scope = plain(parsed.question), parsed.known("date_scope")
     asked_kinds = wanted_kinds(text)
-    if parsed.known("intent") in {"why", "define", "procedure", "compare", "check", *TASKS} or not (
-        topic or asked_kinds
-    ):
+    if parsed.known("intent") in {
+        "why",
+        "define",
+        "procedure",
+        "compare",
+        "check",
+        *QUESTION_TASKS,
+    } or not (topic or asked_kinds):
         return None
     ranked_candidates = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
     best_candidates = as_good(ranked_candidates)
@@ -367,7 +372,8 @@ def _is_covered(
     if not is_titled and (name_stems & topic_stems) - printed_stems:
         return False
     statement_stems = stems(
-        f"{best_candidate.statement.name} {best_candidate.statement.text} {best_candidate.statement.lead}"
+        f"{best_candidate.statement.name} {best_candidate.statement.text} "
+        f"{best_candidate.statement.lead}"
     )
     if (
         known_stems < topic_stems
@@ -427,7 +433,10 @@ def _time_gap(
     timed_statements = in_time([best_statement, *time_changes], date_scope, documents)
     if len(timed_statements) > 1:
         statement_texts = [
-            f"{best_statement.name} {best_statement.heading} {best_statement.text} {best_statement.table}"
+            (
+                f"{best_statement.name} {best_statement.heading} "
+                f"{best_statement.text} {best_statement.table}"
+            )
         ]
         return _gap(
             "date_scope",
@@ -753,7 +762,8 @@ def _short(text: str, value_text: str) -> str:
     window_start = max(
         0, min(text.find(value_text) - MAX_SENTENCE_LENGTH // 2, len(text) - MAX_SENTENCE_LENGTH)
     )
+    window_end = window_start + MAX_SENTENCE_LENGTH
     return (
-        f"{'…' if window_start else ''}{text[window_start : window_start + MAX_SENTENCE_LENGTH].strip()}"
-        f"{'…' if window_start + MAX_SENTENCE_LENGTH < len(text) else ''}"
+        f"{'…' if window_start else ''}{text[window_start:window_end].strip()}"
+        f"{'…' if window_end < len(text) else ''}"
     )

@@ -26,7 +26,11 @@ from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.language_words import plain, stems
-from raglab.extensions.clarification.question_parsing import TASKS, VERSION, parse_question
+from raglab.extensions.clarification.question_parsing import (
+    PARSER_VERSION,
+    QUESTION_TASKS,
+    parse_question,
+)
 from raglab.extensions.clarification.replies import NOT_UNDERSTOOD, read_reply
 from raglab.extensions.clarification.reply_names import MORE_TASKS, own_statement, pages_of
 from raglab.live.clarifier import (
@@ -142,7 +146,9 @@ class ProtocolCalls:
 
     def names(self) -> dict[str, str]:
         """Version of each of the four, by its role."""
-        return {role: getattr(getattr(self, role), "version", VERSION) for role in PROTOCOL_FORMS}
+        return {
+            role: getattr(getattr(self, role), "version", PARSER_VERSION) for role in PROTOCOL_FORMS
+        }
 
     def check(self) -> None:
         """Call what the user gave with an example.
@@ -242,7 +248,8 @@ class ProtocolCalls:
         if warning_kind not in self._warnings:
             self._warnings.add(warning_kind)
             warn_user(
-                f"{role} {own_call.version} failed ({failure_reason}): the default stands in, wherever it fails."
+                f"{role} {own_call.version} failed ({failure_reason}): "
+                "the default stands in, wherever it fails."
             )
         return default()
 
@@ -383,7 +390,14 @@ def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> b
     reading_value, quote, reading_text = reading
     tags_by_document = {chunk.document: chunk.tags for chunk in documents}
     document_roles_ = document_roles(tags_by_document).values()
-    known_values = {*tags_by_document, *document_roles_, *TASKS, *MORE_TASKS, "newest", "oldest"}
+    known_values = {
+        *tags_by_document,
+        *document_roles_,
+        *QUESTION_TASKS,
+        *MORE_TASKS,
+        "newest",
+        "oldest",
+    }
 
     def is_there(reading_part: str) -> bool:
         part_stems = set(stems(reading_part))  # a label of several cells

@@ -569,7 +569,8 @@ def own_value(text: str, choice: ReplyOffers) -> Reply:
 
 def _about(statement: Statement) -> tuple[str, ...]:
     return stems(
-        f"{statement.label} {statement.head or statement.table} {statement.heading} {statement.text}"
+        f"{statement.label} {statement.head or statement.table} "
+        f"{statement.heading} {statement.text}"
     )
 
 

@@ -758,7 +758,8 @@ def flip_views(current: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     return [
         flip_entry
         | {
-            "text": f"{decimals(flip_entry['current'])} → {decimals(flip_entry['at'], flip_entry['current'])}"
+            "text": f"{decimals(flip_entry['current'])} → "
+            f"{decimals(flip_entry['at'], flip_entry['current'])}"
         }
         for flip_entry in flip_entries
     ]

@@ -24,7 +24,7 @@ from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts
 from raglab.extensions.imports.span_parts import SpanDocument, SpanPart, span_part
 from raglab.extensions.imports.span_requests import (
-    SHOWN_ID,
+    SHOWN_ID_LENGTH,
     SpanRequest,
     feedback_label,
     joined_requests,
@@ -92,7 +92,7 @@ def store_rows(
     rows_json = json.dumps(rows, ensure_ascii=False)
     counts.add(
         "halves of characters (lone surrogates) are replaced by `?`",
-        f"among the spans from trace {rows[0][0]:.{SHOWN_ID}} on",
+        f"among the spans from trace {rows[0][0]:.{SHOWN_ID_LENGTH}} on",
         len(_HALF_CHARACTER.findall(rows_json)),
     )
     content = rows_json.encode("utf-8", "replace")
@@ -287,7 +287,7 @@ def _labelled(
     request: SpanRequest, max_hits: int, settings: ImportSettings, counts: ImportCounts
 ) -> SpanRequest:
     """A request with its first hits and the label of its feedback, where no case labels it."""
-    trace_text = f"trace {request.id:.{SHOWN_ID}}"
+    trace_text = f"trace {request.id:.{SHOWN_ID_LENGTH}}"
     counts.add(
         f"hits beyond the first {max_hits:,} of a trace are left out",
         trace_text,

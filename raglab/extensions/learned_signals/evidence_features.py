@@ -125,8 +125,8 @@ class WordVectors(NamedTuple):
     """Words of a text with their embeddings.
 
     text: as it stands. keys: what each word is known by, '' of function words. kinds: `WORD_KIND`,
-    `NAME_KIND`, `NUMBER_KIND`, or 0. starts, ends: characters. sentence: number of the sentence that each
-    stands in. vectors: unit rows, [n, dim].
+    `NAME_KIND`, `NUMBER_KIND`, or 0. starts, ends: characters. sentence: number of the sentence
+    that each stands in. vectors: unit rows, [n, dim].
     """
 
     text: str

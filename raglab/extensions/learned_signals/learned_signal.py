@@ -30,8 +30,8 @@ from raglab.extensions.learned_signals.evidence_features import (
     word_vectors,
 )
 from raglab.extensions.learned_signals.score_models import (
-    DEPTHS,
-    STRENGTHS,
+    PENALTY_STRENGTHS,
+    TREES_BY_DEPTH,
     BoolArray,
     FloatArray,
     IntArray,
@@ -81,10 +81,10 @@ SIGNAL_FORMAT = 1  # of the file; to be raised too with every change of what a f
 MAX_SIGNAL_BYTES = 2**26  # of the file
 ALL_GROUPS = tuple(GROUPS)
 RECIPES = (  # the simpler first
-    *(Recipe(("retrieval",), "logistic", strength) for strength in STRENGTHS),
-    *(Recipe(("coverage", "retrieval"), "logistic", strength) for strength in STRENGTHS),
-    *(Recipe(ALL_GROUPS, "logistic", strength) for strength in STRENGTHS),
-    *(Recipe(ALL_GROUPS, "trees", float(depth)) for depth in DEPTHS),
+    *(Recipe(("retrieval",), "logistic", strength) for strength in PENALTY_STRENGTHS),
+    *(Recipe(("coverage", "retrieval"), "logistic", strength) for strength in PENALTY_STRENGTHS),
+    *(Recipe(ALL_GROUPS, "logistic", strength) for strength in PENALTY_STRENGTHS),
+    *(Recipe(ALL_GROUPS, "trees", float(depth)) for depth in TREES_BY_DEPTH),
 )
 
 
@@ -157,7 +157,8 @@ class EvidenceReader:
             texts, self.encoder.spans(texts, query=query), vectors_by_text, strict=True
         ):
             if len(token_spans) != len(token_vectors):
-                mismatch = f"{len(token_vectors)} embeddings for {len(token_spans)} tokens of {text[:40]!r}"
+                n_vectors, n_spans = len(token_vectors), len(token_spans)
+                mismatch = f"{n_vectors} embeddings for {n_spans} tokens of {text[:40]!r}"
                 refuse(
                     "the encoder must embed the tokens of the text as it stands",
                     mismatch,
@@ -378,7 +379,10 @@ def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         signal_fields.pop("format") == SIGNAL_FORMAT and signal_fields["target"] in TARGETS
     )
     if not is_readable or not set(fold_by_question.values()) <= set(range(len(fold_models))):
-        requirement = f"format must be {SIGNAL_FORMAT}, target one of {', '.join(TARGETS)}, each fold of a model"
+        requirement = (
+            f"format must be {SIGNAL_FORMAT}, target one of {', '.join(TARGETS)}, "
+            "each fold of a model"
+        )
         refuse(requirement, "another", "learn it again")
     return signal_fields | {
         "name": check_name(signal_fields["name"]),

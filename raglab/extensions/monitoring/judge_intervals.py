@@ -271,8 +271,8 @@ def _refusal(
         return f"people labelled {n_cases} {case_words}, an interval needs {MIN_LABELS}"
     if min(n_errors, n_cases - n_errors) < MIN_EVENTS:
         return (
-            f"people labelled {n_errors} errors of {n_cases} {case_words}, an interval needs {MIN_EVENTS} with and "
-            "without"
+            f"people labelled {n_errors} errors of {n_cases} {case_words}, "
+            f"an interval needs {MIN_EVENTS} with and without"
         )
     is_counted = rate_parts_.tables[1].any(axis=1)[requests.status]
     is_thin = (human_draw_.labelled < np.minimum(2, human_draw_.size)) & (
@@ -280,8 +280,8 @@ def _refusal(
     )
     if is_thin.any():
         return (
-            f"{int(is_thin.sum())} strata of {int(human_draw_.size[is_thin].sum())} requests have fewer than 2 "
-            "labels"
+            f"{int(is_thin.sum())} strata of {int(human_draw_.size[is_thin].sum())} requests "
+            "have fewer than 2 labels"
         )
     return "" if np.isfinite(estimated.estimate) else f"an estimated number of 0 {case_words}"
 
@@ -439,7 +439,8 @@ def _outer_end(
     Args:
       reach: standard errors from the middle, below 0 for the lower end.
       moments: of the residuals of each group.
-      extra_residuals: the residual of one more label of each group, infinite where there is none to be drawn.
+      extra_residuals: the residual of one more label of each group, infinite where none can be
+        drawn.
       human_draw_: of the requests.
       center: what is added to the residuals.
     """

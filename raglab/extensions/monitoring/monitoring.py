@@ -403,7 +403,7 @@ def _advance(
     running_sums = _running_sums(promises, stream_rows, np.array(state.sums))
     step_sums = running_sums[1:][stream_rows.ends]
     margins = alarm_margins(promises, stream_rows, state, alarm_excess, n_labelled, step_sums)
-    # An alarm stays; `held_wealth` is said by the wealth of the step.
+    # An alarm stays; `held` is said by the wealth of the step.
     step_numbers = np.arange(n_steps) + state.steps + 1
     is_held = held_wealth >= held_bar(promises)
     alarms = tuple(

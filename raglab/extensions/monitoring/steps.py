@@ -447,7 +447,10 @@ def _moments(declared_times: Sequence[str], source: str) -> list[str]:
         except ValueError:
             wrong_times.append(time_text)
     if wrong_times:
-        fault_text = f"{len(wrong_times):,} of {len(declared_times):,} that are not, such as {shown_value(wrong_times[0])}"
+        fault_text = (
+            f"{len(wrong_times):,} of {len(declared_times):,} that are not, "
+            f"such as {shown_value(wrong_times[0])}"
+        )
         requirement = "column at must be ISO 8601 in every row or in none"
         raise input_error(Where(source), requirement, "complete it, or leave it out", fault_text)
     return utc_times

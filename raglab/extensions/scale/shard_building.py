@@ -206,8 +206,8 @@ def _build_in_processes(
     What they all need is written for them once, the embeddings by one process.
 
     Args:
-      embedding_store: embeddings that those processes reach; None hands them over in the folder, until the
-        trace stands.
+      embedding_store: embeddings that those processes reach; None hands them over in the folder
+        until the trace is complete.
     """
     if embedding_store is None:
         embedding_store = EmbeddingCache(
