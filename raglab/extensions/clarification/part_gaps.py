@@ -20,7 +20,7 @@ from raglab.extensions.clarification.question_parsing import (
     is_kind_word,
     wanted_kinds,
 )
-from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, PAGE_SCOPE
+from raglab.extensions.clarification.replies import CONTENTS_PAGES, DOCUMENT, PAGE_SCOPE
 from raglab.extensions.clarification.statements import heading_of, value_key
 from raglab.live.clarifier import GapReading, ParsedQuestion, QuestionGap
 from raglab.values import Chunk
@@ -47,7 +47,7 @@ def page_gap(
     scopes = ["1"] if any(chunk.page == 1 for chunk in documents) else []
     files = {chunk.source for chunk in documents}
     if any(contents([chunk for chunk in documents if chunk.source == source]) for source in files):
-        scopes.append(CONTENTS)
+        scopes.append(CONTENTS_PAGES)
     readings = tuple(GapReading(value) for value in (*scopes, DOCUMENT))
     return QuestionGap(PAGE_SCOPE, name, readings, "usual") if scopes else None
 

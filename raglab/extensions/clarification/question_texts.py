@@ -12,7 +12,7 @@ from typing import Any
 from raglab.audit.default_table import DefaultUse
 from raglab.default_learner import OTHER, ClarificationDefault
 from raglab.extensions.clarification.language_words import language_parts, plain
-from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, LAST_PAGE, PAGE_SCOPE
+from raglab.extensions.clarification.replies import CONTENTS_PAGES, DOCUMENT, LAST_PAGE, PAGE_SCOPE
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.words.canonical import decimals
 from raglab.words.languages import Reason, say
@@ -120,7 +120,7 @@ def question_text(
 
 def _are_pages(readings: Sequence[GapReading]) -> bool:
     """Whether readings are pages by their number, or scopes of pages."""
-    values = {reading.value for reading in readings} - {CONTENTS, DOCUMENT, LAST_PAGE}
+    values = {reading.value for reading in readings} - {CONTENTS_PAGES, DOCUMENT, LAST_PAGE}
     return all(map(str.isdecimal, values))
 
 
