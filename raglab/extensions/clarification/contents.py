@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from raglab.extensions.clarification.contents_layouts import (
-    LED_UP,
-    SURE,
-    WEAK,
+    LED_UP_EVIDENCE,
+    SURE_EVIDENCE,
+    WEAK_EVIDENCE,
     Layout,
     layouts,
     plain_line,
@@ -117,16 +117,16 @@ def _entries(
         )
         for contents_entry in page_entries
     )
-    is_titled = is_titled or contents_layout.strength >= LED_UP
+    is_titled = is_titled or contents_layout.strength >= LED_UP_EVIDENCE
     if len(contents_layout.entries) < MIN_CONTENTS_ENTRIES:
         is_pair = len(contents_layout.entries) > 1 and len(set(entry_pages)) == len(page_entries)
-        is_contents = is_pair and is_titled and contents_layout.strength > WEAK
+        is_contents = is_pair and is_titled and contents_layout.strength > WEAK_EVIDENCE
     else:
         is_on_pages = len(page_by_label) < MIN_CONTENTS_ENTRIES or len(
             entry_pages
         ) >= _MIN_REACHED_SHARE * len(page_entries)
         is_named = is_titled or n_headed >= _MIN_REACHED_SHARE * len(page_entries)
-        is_contents = contents_layout.strength >= SURE or (is_on_pages and is_named)
+        is_contents = contents_layout.strength >= SURE_EVIDENCE or (is_on_pages and is_named)
     # the pages of a table of contents never go down
     return tuple(page_entries) if is_contents and label_numbers == sorted(label_numbers) else ()
 

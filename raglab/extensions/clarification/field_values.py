@@ -22,7 +22,12 @@ from raglab.extensions.clarification.language_words import (
 )
 from raglab.extensions.clarification.question_parsing import wanted_kinds
 from raglab.extensions.clarification.statements import Statement, heading_of, statements, value_key
-from raglab.extensions.clarification.value_kinds import NAME, RANGE, TypedValue, values_in
+from raglab.extensions.clarification.value_kinds import (
+    NAME_PATTERN,
+    RANGE_JOINT,
+    TypedValue,
+    values_in,
+)
 from raglab.live.clarifier import FieldValue
 from raglab.values import Chunk
 from raglab.words.packs import GENERIC, FieldPattern, FieldReading, Pack, compile_expression
@@ -234,7 +239,7 @@ def _typed_value(statement: Statement, value_kind: str | None) -> str | None:
 
 def _name_of(statement: Statement) -> str | None:
     """The only name that a row, line or clause states."""
-    name_set = {name_match[0] for name_match in re.finditer(NAME, statement.value)}
+    name_set = {name_match[0] for name_match in re.finditer(NAME_PATTERN, statement.value)}
     return next(
         (
             stated_name
@@ -347,7 +352,7 @@ def _joined(text: str, typed_value: TypedValue, text_values: Sequence[TypedValue
                 text_value.start
                 for text_value in text_values
                 if text_value.kind in {typed_value.kind, "number"}
-                and RANGE.fullmatch(text[text_value.end : value_start])
+                and RANGE_JOINT.fullmatch(text[text_value.end : value_start])
             ),
             value_start,
         )
@@ -356,7 +361,7 @@ def _joined(text: str, typed_value: TypedValue, text_values: Sequence[TypedValue
                 text_value.end
                 for text_value in text_values
                 if text_value.kind == typed_value.kind
-                and RANGE.fullmatch(text[value_end : text_value.start])
+                and RANGE_JOINT.fullmatch(text[value_end : text_value.start])
             ),
             value_end,
         )

@@ -31,7 +31,7 @@ from raglab.extensions.clarification.question_parsing import (
     wanted_units,
 )
 from raglab.extensions.clarification.statements import Statement, statements, value_key
-from raglab.extensions.clarification.value_kinds import RANGE, values_in
+from raglab.extensions.clarification.value_kinds import RANGE_JOINT, values_in
 from raglab.live.clarifier import ParsedQuestion
 from raglab.values import Chunk
 from raglab.words.numerals import dates_in
@@ -746,7 +746,7 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
         if (
             measure_spans
             and measure_spans[-1][0] in {unit_stem, ""}
-            and RANGE.fullmatch(text[previous_end : text_value.start])
+            and RANGE_JOINT.fullmatch(text[previous_end : text_value.start])
         ):
             lower_bound = measure_spans.pop()[1]
         elif bound_lists & {"below", "at_most"}:

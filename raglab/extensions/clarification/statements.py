@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from raglab.extensions.clarification.language_words import plain, stems
-from raglab.extensions.clarification.value_kinds import NAME, TypedValue, is_name, values_in
+from raglab.extensions.clarification.value_kinds import NAME_PATTERN, TypedValue, is_name, values_in
 from raglab.values import Chunk
 from raglab.words.text import STOP_WORDS, Piece, pieces
 from raglab.words.tokeniser import split_words
@@ -27,33 +27,35 @@ _LABELLED_LINE = re.compile(
 )
 _ROLE = r"[a-zà-ÿ][a-zà-ÿ' -]"
 _ROLE_AFTER = re.compile(
-    rf"(?P<name>{NAME})\s?\((?:the |our |your |le |la |l['’]|les "
+    rf"(?P<name>{NAME_PATTERN})\s?\((?:the |our |your |le |la |l['’]|les "
     rf")?(?P<role>[a-zà-ÿ][^()\d]{{2,40}})\)"
 )
 _ROLE_BEFORE = re.compile(
     rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]e|[Ll]a|[Nn]otre|[Vv]otre)\s(?P<role>{_ROLE}{{3,40}}),"
-    rf"\s(?P<name>{NAME})"
+    rf"\s(?P<name>{NAME_PATTERN})"
 )
 _ROLE_IS = re.compile(
     rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]['’]|[Ll]e\s|[Ll]a\s)\s?(?P<role>{_ROLE}{{3,40}}?)\s(?:is|"
-    rf"are|est)\s(?P<name>{NAME})"
+    rf"are|est)\s(?P<name>{NAME_PATTERN})"
 )
 _IS_ROLE = re.compile(
-    rf"(?P<name>{NAME})(?:,[^.;]{{1,60}},)?\s(?:is|est)\s(?:the|our|your|an?|le|la|l['’]|une?)"
+    rf"(?P<name>{NAME_PATTERN})(?:,[^.;]{{1,60}},)?\s(?:is|est)\s(?:the|our|your|an?|le|la|l['’]|une?)"
     rf"\s?(?P<role>{_ROLE}{{3,30}})"
 )
 # A contract names its parties, and each in apposition what it is: no other sentence with commas.
 _PARTIES = re.compile(
     r"(?:^(?:This|The present|Ce(?:t|tte)?|L[ae] présente?)\s\w+\s(?:is|est)|[Mm]ade|[Cc]oncluded|"
-    rf"[Ee]ntered into|[Ss]igned|[Cc]onclue?|[Pp]assée?|[Ss]ignée?)\s(?:between|entre)\s(?={NAME},)"
+    r"[Ee]ntered into|[Ss]igned|[Cc]onclue?|[Pp]assée?|[Ss]ignée?)\s(?:between|entre)\s"
+    rf"(?={NAME_PATTERN},)"
 )
 _ROLE_APPOSED = re.compile(
-    rf"(?P<name>{NAME}),\s(?:the\s|your\s|le\s|la\s|l['’])(?P<role>[a-zà-ÿ][a-zà-ÿ' -]{{1,30}}?"
+    rf"(?P<name>{NAME_PATTERN}),\s(?:the\s|your\s|le\s|la\s|l['’])"
+    r"(?P<role>[a-zà-ÿ][a-zà-ÿ' -]{1,30}?"
     r"(?:er|or|ee|ant|ent|lord|ed|eur|euse|rice|aire|ée?))(?=[,.;]|\s(?:and|et)\s)"
 )
 # Who writes is what he says he does: `We, Gull Mutual, insure you`.
 _WE_ROLE = re.compile(
-    rf"\b(?:[Ww]e|[Nn]ous),\s(?P<name>{NAME}),\s(?:vous\s)?"
+    rf"\b(?:[Ww]e|[Nn]ous),\s(?P<name>{NAME_PATTERN}),\s(?:vous\s)?"
     r"(?P<role>insure|employ|lend|supply|assurons|employons|prêtons|fournissons)\b"
 )
 _CLAUSE_BREAK = re.compile(r"[,;:–—]\s|\s(?:and|but|or|et|mais|ou)\s|\.\s")

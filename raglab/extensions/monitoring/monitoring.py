@@ -41,7 +41,12 @@ from raglab.extensions.monitoring.processes import (
     wealth_paths,
 )
 from raglab.extensions.monitoring.promises import Promises, certificate_promises
-from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
+from raglab.extensions.monitoring.states import (
+    MAX_KNOWN_IDS,
+    AlarmProcess,
+    MonitorState,
+    RaisedAlarm,
+)
 from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
 from raglab.lab.certification_words import Certification
 from raglab.live.prometheus import MetricTable, tables_text
@@ -431,7 +436,7 @@ def _advance(
             _held_since(is_held[:, promise_index], held_before, state.steps + 1)
             for promise_index, held_before in enumerate(state.held_since)
         ),
-        latest=(*state.latest, *_row_digests(stream_rows))[-MOST_IDS:],
+        latest=(*state.latest, *_row_digests(stream_rows))[-MAX_KNOWN_IDS:],
     )
     alarm_steps = np.array([np.inf if alarm is None else alarm.step for alarm in alarms])
     is_alarm = step_numbers[:, None] >= alarm_steps
