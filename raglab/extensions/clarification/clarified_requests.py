@@ -287,8 +287,8 @@ def _keyed_gap(turn: Turn, gap: QuestionGap) -> QuestionGap:
     on that of 2024, nor on the smallest.
     """
     field_name, *field_axis = gap.field.partition(":")
-    question_text_ = plain(turn.parsed.question)
-    question_topic = own_topic(question_text_, turn.pinned.chunks)
+    plain_text = plain(turn.parsed.question)
+    question_topic = own_topic(plain_text, turn.pinned.chunks)
     # else it is none of the question's words: of a pack, or a part
     if {*stems(field_name)} <= {*stems(" ".join(question_topic))}:
         field_name = " ".join(
@@ -301,7 +301,7 @@ def _keyed_gap(turn: Turn, gap: QuestionGap) -> QuestionGap:
         # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a
         # choice among these.
         date_texts = [reading.value for reading in gap.readings if gap.kind == "date_scope"]
-        limit_words = {*limiting_words(question_text_), *re.findall(r"\d+", " ".join(date_texts))}
+        limit_words = {*limiting_words(plain_text), *re.findall(r"\d+", " ".join(date_texts))}
     limit_suffix = (
         f":{' '.join(sorted(limit_words))}"[: MAX_VALUE_LENGTH // 2] if limit_words else ""
     )
@@ -330,11 +330,11 @@ def _named_reading(waiting: Waiting) -> str | None:
 
     `the head of school`.
     """
-    plain_question_ = plain(waiting.turn.parsed.question)
-    topic_stems = {*map(stem, own_topic(plain_question_, waiting.turn.pinned.chunks))}
+    plain_text = plain(waiting.turn.parsed.question)
+    topic_stems = {*map(stem, own_topic(plain_text, waiting.turn.pinned.chunks))}
     document_stems, question_stems = (
-        {*map(stem, topic_words(plain_question_))} - topic_stems,
-        {*stems(plain_question_)},
+        {*map(stem, topic_words(plain_text))} - topic_stems,
+        {*stems(plain_text)},
     )
     named_values = [
         reading.value
@@ -342,9 +342,7 @@ def _named_reading(waiting: Waiting) -> str | None:
         if document_stems.intersection(stems(reading.value))
         and question_stems.issuperset(stems(reading.value))
     ]
-    return (
-        named_values[0] if len(named_values) == 1 and not limiting_words(plain_question_) else None
-    )
+    return named_values[0] if len(named_values) == 1 and not limiting_words(plain_text) else None
 
 
 def limiting_words(text: str) -> tuple[str, ...]:

@@ -270,21 +270,21 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> dict[str,
     text_pieces = [text_piece for chunk in chunks for text_piece in pieces(chunk.full_text)]
     prose_parts = [text_piece.text for text_piece in text_pieces if text_piece.kind != "heading"]
     page_text = "\n".join(prose_parts)
-    word_count_ = len(split_words(page_text))
+    n_words = len(split_words(page_text))
     contents_text = " ".join(
         f"{contents_entry.title} {contents_entry.label}"
         for contents_entry in contents(chunks, pack=pack)
     )
     body_terms = compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(page_text)
     return {
-        "log_words": math.log1p(word_count_),
+        "log_words": math.log1p(n_words),
         "sections": len(
             {text_piece.text for text_piece in text_pieces if text_piece.kind == "heading"}
         ),
-        "contents_share": min(1.0, len(split_words(contents_text)) / max(word_count_, 1)),
-        "words_a_sentence": word_count_ / max(len(prose_parts), 1),
+        "contents_share": min(1.0, len(split_words(contents_text)) / max(n_words, 1)),
+        "words_a_sentence": n_words / max(len(prose_parts), 1),
         "reference": float(bool(_PRINTED_REFERENCE.search(page_text))),
-        "terms": 100.0 * len(body_terms) / max(word_count_, 1),
+        "terms": 100.0 * len(body_terms) / max(n_words, 1),
     }
 
 

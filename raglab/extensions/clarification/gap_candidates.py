@@ -488,7 +488,7 @@ def in_column(
 
 def other_versions(
     best_candidate: ScoredStatement,
-    candidates_: Sequence[ScoredStatement],
+    ranked: Sequence[ScoredStatement],
     documents: Sequence[Chunk],
 ) -> list[Statement]:
     """What other versions of a document state under as much of the topic.
@@ -501,7 +501,7 @@ def other_versions(
     )
     return [
         candidate.statement
-        for candidate in candidates_
+        for candidate in ranked
         if named_stems
         and (chunk := documents[candidate.statement.place]).document != best_chunk.document
         and chunk.tags.get("product", "") == best_chunk.tags.get("product", "") != ""

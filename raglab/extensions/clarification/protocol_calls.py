@@ -389,10 +389,10 @@ def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> b
     """
     reading_value, quote, reading_text = reading
     tags_by_document = {chunk.document: chunk.tags for chunk in documents}
-    document_roles_ = document_roles(tags_by_document).values()
+    roles_by_document = document_roles(tags_by_document).values()
     known_values = {
         *tags_by_document,
-        *document_roles_,
+        *roles_by_document,
         *QUESTION_TASKS,
         *MORE_TASKS,
         "newest",

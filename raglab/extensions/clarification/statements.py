@@ -175,10 +175,9 @@ def _chunk_statements(text: str) -> tuple[Statement, ...]:
         (line_statement.value, line_statement.kind) for line_statement in line_statements
     }
     other_statements = (
-        statement_
-        for statement_ in piece_statements
-        if statement_.form != "sentence"
-        or (statement_.value, statement_.kind) not in labelled_values
+        stated
+        for stated in piece_statements
+        if stated.form != "sentence" or (stated.value, stated.kind) not in labelled_values
     )
     return (
         *other_statements,

@@ -170,8 +170,8 @@ def entity_graph(chunks: Sequence[Chunk]) -> EntityGraph:
     """
     # First what is named anywhere, then how often each chunk names it: a name found once is known
     # everywhere.
-    entity_names_ = _entity_names(chunks)
-    name_lexicon = lexicon(entity_names_)
+    folded_names = _entity_names(chunks)
+    name_lexicon = lexicon(folded_names)
     mention_counts = [_mention_counts(chunk, name_lexicon) for chunk in chunks]
     mention_entities = np.array(
         [entity_number for chunk_counts in mention_counts for entity_number in chunk_counts],
@@ -189,14 +189,14 @@ def entity_graph(chunks: Sequence[Chunk]) -> EntityGraph:
         np.float64,
     )
     # What no text names, or nearly every text, says nothing of where to look.
-    n_naming = np.bincount(mention_entities, minlength=len(entity_names_))
+    n_naming = np.bincount(mention_entities, minlength=len(folded_names))
     entity_numbers = np.flatnonzero((n_naming > 0) & (n_naming <= MAX_NAMING_SHARE * len(chunks)))
-    entities = tuple(entity_names_[entity_number] for entity_number in entity_numbers.tolist())
+    entities = tuple(folded_names[entity_number] for entity_number in entity_numbers.tolist())
     # A mention weighs the logarithm of its count times the entity's rarity, as tf-idf has it.
     rarity = np.log((len(chunks) + 1.0) / n_naming[entity_numbers])
     term_frequencies = sparse.csr_array(
         (1.0 + np.log(mention_times), (mention_entities, mention_chunks)),
-        shape=(len(entity_names_), len(chunks)),
+        shape=(len(folded_names), len(chunks)),
     )[entity_numbers]
     mentions = sparse.csr_array(sparse.diags_array(rarity) @ term_frequencies)
     by_word = _entities_by_word(entities, rarity)

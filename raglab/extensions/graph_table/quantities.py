@@ -168,12 +168,12 @@ def head_period(head: str) -> Quantity | None:
     for head_date in dates_in(head[:MAX_CELL_LENGTH]):
         if date_days := _days(*head_date[:3]):
             text_before = head[: head_date.start]
-            for bound_opening_ in (_BELOW_OPENING, _ABOVE_OPENING):
+            for opening_pattern in (_BELOW_OPENING, _ABOVE_OPENING):
                 if any(
                     opening_match.end() == len(text_before)
-                    for opening_match in bound_opening_.finditer(text_before)
+                    for opening_match in opening_pattern.finditer(text_before)
                 ):
-                    return _open_ended(date_days, bound_opening_)
+                    return _open_ended(date_days, opening_pattern)
             return date_days
     year_match = _CALENDAR_YEAR.search(head[:MAX_CELL_LENGTH])
     return None if year_match is None else _days(int(year_match[0]))

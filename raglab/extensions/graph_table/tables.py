@@ -153,12 +153,12 @@ class TableIndex:
           >>> index.answer("By how much is the trailer charge higher than the tandem charge?").text
           'Charges - Kind: Tandem; Charge: £250 | Kind: Trailer; Charge: £500; difference: £250'
         """
-        scoped_index, table_question_ = self.in_scope(allowed), table_question(question, self.later)
-        row_matches = scoped_index.matches(table_question_, MAX_CANDIDATES)
+        scoped_index, parsed_question = self.in_scope(allowed), table_question(question, self.later)
+        row_matches = scoped_index.matches(parsed_question, MAX_CANDIDATES)
         table_answers = (
             _run_query(scoped_index, cell_query)
-            for make_queries in _QUERIES_BY_OPERATION.get(table_question_.operation, (_row_cells,))
-            for cell_query in make_queries(scoped_index, table_question_, row_matches)
+            for make_queries in _QUERIES_BY_OPERATION.get(parsed_question.operation, (_row_cells,))
+            for cell_query in make_queries(scoped_index, parsed_question, row_matches)
         )
         return next(filter(None, table_answers), None) if row_matches else None
 

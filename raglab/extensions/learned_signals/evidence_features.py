@@ -520,8 +520,8 @@ def _opposition(
     }
     # signs that each word stands with, by key
     signs_by_name: dict[str, dict[str, set[int]]] = {part_name: {} for part_name in words_by_name}
-    for part_name, claim_words_ in words_by_name.items():
-        for claim_word in filter(_carries_sign, claim_words_):
+    for part_name, words_of_part in words_by_name.items():
+        for claim_word in filter(_carries_sign, words_of_part):
             signs_by_name[part_name].setdefault(claim_word.key, set()).add(claim_word.sign)
 
     def turned(part_name: str, question_signs: Mapping[str, int]) -> int:
@@ -539,8 +539,8 @@ def _opposition(
         claim_word.key: claim_word.sign for claim_word in filter(_carries_sign, question_words)
     }
     question_negations, sentence_negations = (
-        sum(claim_word.kind == NEGATION for claim_word in claim_words_)
-        for claim_words_ in (question_words, words_by_name["sentence"])
+        sum(claim_word.kind == NEGATION for claim_word in words_of_part)
+        for words_of_part in (question_words, words_by_name["sentence"])
     )
     return {
         "negations": question_negations,

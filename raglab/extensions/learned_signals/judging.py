@@ -298,12 +298,12 @@ def yes_probability(least_mass: float, reply: Completion) -> Score:
     """Share of yes among the yes and the no that stand first in a reply."""
     alternatives = reply.tokens[0].top if reply.tokens else ()
     mass_by_words = {
-        words_: math.fsum(
+        reply_words: math.fsum(
             math.exp(log_probability)
             for token, log_probability in alternatives
-            if _word(token) in words_
+            if _word(token) in reply_words
         )
-        for words_ in (YES_WORDS, NO_WORDS)
+        for reply_words in (YES_WORDS, NO_WORDS)
     }
     total_mass = math.fsum(mass_by_words.values())
     if not total_mass > 0.0 or total_mass < least_mass:

@@ -52,8 +52,8 @@ class Logistic(NamedTuple):
         scaled_features = np.nan_to_num(
             np.clip((x - self.center) / self.scale, -MAX_SCALED_VALUE, MAX_SCALED_VALUE), nan=0.0
         )
-        logits_: FloatArray = scaled_features @ self.weights + self.bias
-        return logits_
+        row_logits: FloatArray = scaled_features @ self.weights + self.bias
+        return row_logits
 
 
 class Trees(NamedTuple):
@@ -100,8 +100,8 @@ class Trees(NamedTuple):
                 ),
                 current_nodes,
             )
-        logits_: FloatArray = self.value[tree_numbers, current_nodes].sum(axis=1) + self.base
-        return logits_
+        row_logits: FloatArray = self.value[tree_numbers, current_nodes].sum(axis=1) + self.base
+        return row_logits
 
 
 class Recipe(NamedTuple):

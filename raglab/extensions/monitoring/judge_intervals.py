@@ -190,24 +190,22 @@ def judged_rates(
 
 def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any]:
     """Row of a rate in `judged_rates`."""
-    rate_parts_ = rate_parts(requests, rate)
-    human_rate, (human_low, human_high) = human_interval(requests, rate_parts_, level)
-    judge_cases = float(rate_parts_.judge_n.sum())
-    estimate_row = difference_row(requests, rate_parts_, RATE_TABLE[rate].share_of, level)
+    parts = rate_parts(requests, rate)
+    human_rate, (human_low, human_high) = human_interval(requests, parts, level)
+    judge_cases = float(parts.judge_n.sum())
+    estimate_row = difference_row(requests, parts, RATE_TABLE[rate].share_of, level)
     if estimate_row["estimate"] < human_low - 1e-9 or estimate_row["estimate"] > human_high + 1e-9:
         doubt = "the estimate lies outside people's own interval: does the judge know who is drawn?"
         estimate_row["reason"] = (
             f"{estimate_row['reason']}; {doubt}" if estimate_row["reason"] else doubt
         )
     return {
-        "judge_only": float(rate_parts_.judge_k.sum()) / judge_cases
-        if judge_cases
-        else float("nan"),
+        "judge_only": float(parts.judge_k.sum()) / judge_cases if judge_cases else float("nan"),
         "human_only": human_rate,
         "human_low": float(human_low),
         "human_high": float(human_high),
-        "k": int(rate_parts_.k.sum()),
-        "n": int(rate_parts_.n.sum()),
+        "k": int(parts.k.sum()),
+        "n": int(parts.n.sum()),
         "requests": len(requests.status),
         "unlabelled": int((requests.drawn & (requests.human < 0)).sum()),
         "level": level,
@@ -216,16 +214,15 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
 
 
 def difference_row(
-    requests: JudgedRequests, rate_parts_: RateParts, share_of: str, level: float
+    requests: JudgedRequests, parts: RateParts, share_of: str, level: float
 ) -> dict[str, Any]:
     """Columns of `judged_rates` that rest on both, the judge and people."""
-    human_draw_ = human_draw(requests)
+    draw = human_draw(requests)
     estimate, human_estimate = (
-        difference(requests, rate_parts_, human_draw_, level, judged=use_judge)
-        for use_judge in (True, False)
+        difference(requests, parts, draw, level, judged=use_judge) for use_judge in (True, False)
     )
-    n_labelled = int(human_draw_.known.sum())
-    if refusal_reason := _refusal(rate_parts_, human_draw_, requests, estimate, share_of):
+    n_labelled = int(draw.known.sum())
+    if refusal_reason := _refusal(parts, draw, requests, estimate, share_of):
         estimate, labels_saved = _UNKNOWN, 0
     else:
         # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n
@@ -251,14 +248,14 @@ def difference_row(
 
 
 def _refusal(
-    rate_parts_: RateParts,
-    human_draw_: Draw,
+    parts: RateParts,
+    draw: Draw,
     requests: JudgedRequests,
     estimated: DifferenceEstimate,
     case_words: str,
 ) -> str:
     """Why an interval is refused, '' where it is not."""
-    n_errors, n_cases = int(rate_parts_.k.sum()), int(rate_parts_.n.sum())
+    n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
     drawn_by_stratum, stratum_sizes = (
         np.bincount(requests.stratum, requests.drawn),
         np.bincount(requests.stratum),
@@ -274,13 +271,13 @@ def _refusal(
             f"people labelled {n_errors} errors of {n_cases} {case_words}, "
             f"an interval needs {MIN_EVENTS} with and without"
         )
-    is_counted = rate_parts_.tables[1].any(axis=1)[requests.status]
-    is_thin = (human_draw_.labelled < np.minimum(2, human_draw_.size)) & (
-        np.bincount(human_draw_.groups, is_counted, len(human_draw_.size)) > 0
+    is_counted = parts.tables[1].any(axis=1)[requests.status]
+    is_thin = (draw.labelled < np.minimum(2, draw.size)) & (
+        np.bincount(draw.groups, is_counted, len(draw.size)) > 0
     )
     if is_thin.any():
         return (
-            f"{int(is_thin.sum())} strata of {int(human_draw_.size[is_thin].sum())} requests "
+            f"{int(is_thin.sum())} strata of {int(draw.size[is_thin].sum())} requests "
             "have fewer than 2 labels"
         )
     return "" if np.isfinite(estimated.estimate) else f"an estimated number of 0 {case_words}"
@@ -323,8 +320,8 @@ def _decision_cells(requests: JudgedRequests) -> IntArray:
 
 def difference(
     requests: JudgedRequests,
-    rate_parts_: RateParts,
-    human_draw_: Draw,
+    parts: RateParts,
+    draw: Draw,
     level: float,
     *,
     judged: bool = True,
@@ -333,32 +330,23 @@ def difference(
 
     Args:
       requests: all of them.
-      rate_parts_: of the rate.
-      human_draw_: of those that people label.
+      parts: of the rate.
+      draw: of those that people label.
       level: of the interval.
       judged: use the judge; otherwise people's labels alone.
     """
-    drawn_rows, drawn_groups, is_known = (
-        human_draw_.rows,
-        human_draw_.groups[human_draw_.rows],
-        human_draw_.known,
-    )
-    group_weights = human_draw_.size / np.maximum(human_draw_.labelled, 1.0)
-    errors, case_parts, row_weights = (
-        rate_parts_.k[drawn_rows],
-        rate_parts_.n[drawn_rows],
-        group_weights[drawn_groups] * is_known,
-    )
-    if not (row_weights * case_parts).sum() > 0.0:
+    drawn_rows, drawn_groups, is_known = draw.rows, draw.groups[draw.rows], draw.known
+    weights = draw.size / np.maximum(draw.labelled, 1.0)
+    errors, case_parts = parts.k[drawn_rows], parts.n[drawn_rows]
+    weight = weights[drawn_groups] * is_known
+    if not (weight * case_parts).sum() > 0.0:
         return _UNKNOWN
-    human_rate = (row_weights * errors).sum() / (row_weights * case_parts).sum()
-    human_parts, judge_parts = (
-        errors - human_rate * case_parts,
-        (rate_parts_.judge_k - human_rate * rate_parts_.judge_n)[drawn_rows],
-    )
+    human_rate = (weight * errors).sum() / (weight * case_parts).sum()
+    human_parts = errors - human_rate * case_parts
+    judge_parts = (parts.judge_k - human_rate * parts.judge_n)[drawn_rows]
     coefficient = (
         judge_coefficient(
-            human_parts[is_known], judge_parts[is_known], drawn_groups[is_known], human_draw_
+            human_parts[is_known], judge_parts[is_known], drawn_groups[is_known], draw
         )
         if judged
         else 0.0
@@ -366,20 +354,17 @@ def difference(
     estimated_totals = [
         float(
             coefficient * judge_values.sum()
-            + (row_weights * (human_values - coefficient * judge_values[drawn_rows])).sum()
+            + (weight * (human_values - coefficient * judge_values[drawn_rows])).sum()
         )
-        for human_values, judge_values in (
-            (errors, rate_parts_.judge_k),
-            (case_parts, rate_parts_.judge_n),
-        )
+        for human_values, judge_values in ((errors, parts.judge_k), (case_parts, parts.judge_n))
     ]
     if not estimated_totals[1] > 0.0:
         return _UNKNOWN
     estimated_rate = estimated_totals[0] / estimated_totals[1]
-    judge_control = coefficient * (rate_parts_.judge_k - estimated_rate * rate_parts_.judge_n)
+    judge_control = coefficient * (parts.judge_k - estimated_rate * parts.judge_n)
     residuals = errors - estimated_rate * case_parts - judge_control[drawn_rows]
-    possible_parts = rate_parts_.tables[0] - estimated_rate * rate_parts_.tables[1]
-    interval_reach = t_quantile(max(1.0, is_known.sum() - (human_draw_.labelled > 0).sum()), level)
+    possible_parts = parts.tables[0] - estimated_rate * parts.tables[1]
+    interval_reach = t_quantile(max(1.0, is_known.sum() - (draw.labelled > 0).sum()), level)
     # What people may say of a request at the least and the most, less what the judge says of it.
     worst_residuals = [
         extreme_parts[requests.status] - judge_control
@@ -389,7 +374,7 @@ def difference(
         _moments(
             np.where(is_known, residuals, worst_case[drawn_rows]),
             drawn_groups,
-            len(human_draw_.size),
+            len(draw.size),
         )
         for worst_case in worst_residuals
     ]
@@ -400,23 +385,21 @@ def difference(
     for end_sign, group_moments, worst_case, pick_extreme in zip(
         (-1.0, 1.0), filled_moments, worst_residuals, (np.minimum, np.maximum), strict=True
     ):
-        extra_residuals = np.full(len(human_draw_.size), -end_sign * np.inf)
-        pick_extreme.at(extra_residuals, human_draw_.groups[is_undrawn], worst_case[is_undrawn])
+        extra_residuals = np.full(len(draw.size), -end_sign * np.inf)
+        pick_extreme.at(extra_residuals, draw.groups[is_undrawn], worst_case[is_undrawn])
         end_of_total = _outer_end(
             end_sign * interval_reach,
             group_moments._replace(variance=larger_variance),
             extra_residuals,
-            human_draw_,
+            draw,
             float(judge_control.sum()),
         )
         interval_ends.append(estimated_rate + end_of_total / estimated_totals[1])
     finite_variance = (
         float(
             (
-                human_draw_.size
-                * _moments(
-                    residuals[is_known], drawn_groups[is_known], len(human_draw_.size)
-                ).variance
+                draw.size
+                * _moments(residuals[is_known], drawn_groups[is_known], len(draw.size)).variance
             ).sum()
         )
         / estimated_totals[1] ** 2
@@ -432,7 +415,7 @@ def difference(
 
 
 def _outer_end(
-    reach: float, moments: Moments, extra_residuals: FloatArray, human_draw_: Draw, center: float
+    reach: float, moments: Moments, extra_residuals: FloatArray, draw: Draw, center: float
 ) -> float:
     """End of the interval of a total with one more label in the group that moves it most out.
 
@@ -441,15 +424,13 @@ def _outer_end(
       moments: of the residuals of each group.
       extra_residuals: the residual of one more label of each group, infinite where none can be
         drawn.
-      human_draw_: of the requests.
+      draw: of the requests.
       center: what is added to the residuals.
     """
     n_labelled, group_means, group_variances = moments
-    total_variances = (
-        human_draw_.size**2 * human_draw_.rest * group_variances / np.maximum(n_labelled, 1.0)
-    )
-    interval_middle = float((human_draw_.size * group_means).sum()) + center
-    is_open = np.isfinite(extra_residuals) & (human_draw_.rest > 0.0)
+    total_variances = draw.size**2 * draw.rest * group_variances / np.maximum(n_labelled, 1.0)
+    interval_middle = float((draw.size * group_means).sum()) + center
+    is_open = np.isfinite(extra_residuals) & (draw.rest > 0.0)
     if not is_open.any():
         return interval_middle + reach * float(total_variances.sum()) ** 0.5
     label_gap = np.where(is_open, extra_residuals, 0.0) - group_means
@@ -457,40 +438,33 @@ def _outer_end(
         n_labelled - 1.0, 0.0
     ) + label_gap**2 * n_labelled / (n_labelled + 1.0)
     wider_variances = (
-        human_draw_.size**2
-        * human_draw_.rest
-        * wider_squares
-        / np.maximum(n_labelled, 1.0)
-        / (n_labelled + 1.0)
+        draw.size**2 * draw.rest * wider_squares / np.maximum(n_labelled, 1.0) / (n_labelled + 1.0)
     )
     possible_ends = (
         interval_middle
-        + human_draw_.size * label_gap / (n_labelled + 1.0)
+        + draw.size * label_gap / (n_labelled + 1.0)
         + reach
         * np.sqrt(np.maximum(total_variances.sum() - total_variances + wider_variances, 0.0))
     )
     return float((possible_ends[is_open].max if reach > 0.0 else possible_ends[is_open].min)())
 
 
-def judge_coefficient(
-    human: FloatArray, judge: FloatArray, groups: IntArray, human_draw_: Draw
-) -> float:
+def judge_coefficient(human: FloatArray, judge: FloatArray, groups: IntArray, draw: Draw) -> float:
     """Judge coefficient in [0, 1] under which the estimate varies least, by labelled requests.
 
     Args:
       human: part of each labelled request in the rate by people, [D].
       judge: by the judge, [D].
       groups: [D].
-      human_draw_: of the requests.
+      draw: of the requests.
 
     Source: Angelopoulos, Duchi and Zrnic 2023, section 6.
     """
     label_parts = (human + judge, human, judge)
     sum_variance, human_variance, judge_variance = (
-        _moments(label_values, groups, len(human_draw_.size)).variance
-        for label_values in label_parts
+        _moments(label_values, groups, len(draw.size)).variance for label_values in label_parts
     )
-    group_weights = human_draw_.size**2 * human_draw_.rest / np.maximum(human_draw_.labelled, 1.0)
+    group_weights = draw.size**2 * draw.rest / np.maximum(draw.labelled, 1.0)
     judge_spread = float((group_weights * judge_variance).sum())
     # A judge that says the same within each group varies by rounding alone, and counts for nothing.
     if not judge_spread > 1e-12 * group_weights.sum():
@@ -519,7 +493,7 @@ def _moments(values: FloatArray, group_numbers: IntArray, n_groups: int) -> Mome
 
 
 def human_interval(
-    requests: JudgedRequests, rate_parts_: RateParts, level: float
+    requests: JudgedRequests, parts: RateParts, level: float
 ) -> tuple[float, Interval]:
     """Rate by people's labels alone, with an exact interval.
 
@@ -527,10 +501,10 @@ def human_interval(
 
     Source: Clopper and Pearson 1934; `raglab.metrics.intervals.stratified_share`.
     """
-    error_table, case_table = rate_parts_.tables
+    error_table, case_table = parts.tables
     is_unlabelled = requests.drawn & (requests.human < 0)
     if requests.stratum.max() == requests.stratum.min():
-        n_errors, n_cases = int(rate_parts_.k.sum()), int(rate_parts_.n.sum())
+        n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
         # any of them may be an error, or none
         n_unknown = int((is_unlabelled & case_table.any(axis=1)[requests.status]).sum())
         exact_interval = Interval(
@@ -548,7 +522,7 @@ def human_interval(
         for cell_weights in (
             None,
             requests.drawn,
-            rate_parts_.k if is_known else rate_parts_.n,
+            parts.k if is_known else parts.n,
             is_unlabelled,
         )
     )

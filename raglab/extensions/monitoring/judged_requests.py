@@ -264,7 +264,7 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
     )
     rate_index = list(RATE_TABLE).index(rate)
     rate_tables = np.stack(
-        [counts_.reshape(table_shape)[..., rate_index] for counts_ in contribution_counts]
+        [cell_counts.reshape(table_shape)[..., rate_index] for cell_counts in contribution_counts]
     ).astype(np.float64)
     is_known, statuses = requests.human >= 0, requests.status
     human_k, human_n = rate_tables[:, statuses, np.maximum(requests.human, 0)] * is_known

@@ -375,7 +375,7 @@ def _check_rows(stream_rows: StreamSteps, state: MonitorState) -> None:
             "give a sample whole, and only rows that came after",
         ),
         "rows must not lie before those that were read": (
-            sum(step_time_ < state.at for step_time_ in stream_rows.times),
+            sum(row_time < state.at for row_time in stream_rows.times),
             f"{last_step_text}; give the rows that came after",
         ),
         "rows of one time must come together": (

@@ -197,7 +197,7 @@ class Shard:
         with suppress(InputError):  # a manifest that names another file in its place
             manifest = read_manifest(shard_path.parent)
             if (shard_path.name, self.sha256) not in {
-                (shard_row_.file, shard_row_.sha256) for shard_row_ in manifest.shards
+                (shard_entry.file, shard_entry.sha256) for shard_entry in manifest.shards
             }:
                 fault = f"{fault}: a newer version ({manifest.version}) stands there"
                 remedy = "open the folder again"
@@ -471,13 +471,13 @@ class ShardedTrace(Result, Generic[StoredTrace]):
         case_ids: Sequence[Any] = (
             [case.id for case in self.cases] if is_by_case else range(len(self))
         )
-        signal_values_ = signal_column(
+        signal_array = signal_column(
             signal, values, (len(self), len(self.arms), self.n_depths), case_ids
         )
-        column_bytes = np.where(np.isnan(signal_values_), np.nan, signal_values_).tobytes()
+        column_bytes = np.where(np.isnan(signal_array), np.nan, signal_array).tobytes()
         changed_shards = [
             shard.changed(
-                "with_column", signal, signal_values_[shard_start : shard_start + shard.size]
+                "with_column", signal, signal_array[shard_start : shard_start + shard.size]
             )
             for shard, shard_start in zip(
                 self.parts, part_starts(self.parts).tolist(), strict=False
