@@ -33,7 +33,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.extensions.scale.large_index import BLOCK, stored_index
+from raglab.extensions.scale.large_index import VECTORS_PER_BLOCK, stored_index
 from raglab.retrieval.dense import EmbeddingCache
 
 DIM, K, QUESTIONS, SEED = 384, 50, 200, 0
@@ -58,10 +58,10 @@ class RandomEncoder:
         """Vectors of passages of one block."""
         del query
         numbers = np.array([int(text.replace(" ", "")) for text in texts])
-        if numbers[0] // BLOCK != self.part:
-            self.part = int(numbers[0] // BLOCK)
-            self.vectors = random_units(self.part, BLOCK)
-        return self.vectors[numbers % BLOCK]
+        if numbers[0] // VECTORS_PER_BLOCK != self.part:
+            self.part = int(numbers[0] // VECTORS_PER_BLOCK)
+            self.vectors = random_units(self.part, VECTORS_PER_BLOCK)
+        return self.vectors[numbers % VECTORS_PER_BLOCK]
 
 
 class NoCache(EmbeddingCache):
@@ -107,8 +107,8 @@ def run_step(step: str, n: int, folder: Path) -> dict[str, float]:
 def exact(questions: NDArray[np.float32], n: int) -> NDArray[np.int64]:
     """The K nearest passages of each question, by the vectors as they were drawn."""
     l2, ids = np.empty((len(questions), 0)), np.empty((len(questions), 0), np.int64)
-    for start in range(0, n, BLOCK):
-        block = random_units(start // BLOCK, BLOCK)[: n - start]
+    for start in range(0, n, VECTORS_PER_BLOCK):
+        block = random_units(start // VECTORS_PER_BLOCK, VECTORS_PER_BLOCK)[: n - start]
         block_l2, at = faiss.knn(questions, block, min(K, len(block)))
         l2, ids = np.hstack([l2, block_l2]), np.hstack([ids, at + start])
         order = np.argsort(l2, axis=1, kind="stable")[:, :K]

@@ -55,8 +55,8 @@ AT_ONE_PLACE = {
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
     # at one place of a line of at most 400 characters
     "raglab.extensions.clarification.contents_layouts._LED",
-    "raglab.extensions.graph_table.quantities._JOINT",
-    "raglab.extensions.graph_table.table_records._OPERATIONS",  # of 1,000 characters of a question
+    "raglab.extensions.graph_table.quantities._RANGE_JOINT",
+    "raglab.extensions.graph_table.table_records._OPERATION_PATTERNS",  # 1,000 characters
 }
 
 

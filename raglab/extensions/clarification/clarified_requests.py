@@ -33,7 +33,7 @@ from raglab.extensions.clarification.gap_candidates import (
     is_field_alone,
     own_topic,
 )
-from raglab.extensions.clarification.gaps import LONGEST
+from raglab.extensions.clarification.gaps import MAX_VALUE_LENGTH
 from raglab.extensions.clarification.language_words import entries, expression, plain, stem, stems
 from raglab.extensions.clarification.option_defaults import learn_options
 from raglab.extensions.clarification.pinned_documents import PinnedDocuments
@@ -57,7 +57,7 @@ from raglab.extensions.clarification.reply_names import sum_key
 from raglab.extensions.clarification.scope_answers import narrow_to_chunks
 from raglab.extensions.clarification.turns import UNREAD, Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
-    READ,
+    READ_CONFIDENCE,
     ValueReading,
     chunks_in_scope,
     domain_checks,
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from raglab.live.system import System
 
 # lists of what limits a question
-LIMITS = (
+LIMIT_LISTS = (
     "smaller",
     "larger",
     "older",
@@ -114,8 +114,8 @@ class Waiting(NamedTuple):
     @property
     def key(self) -> RowKey:
         """Key of the row."""
-        conditions = {} if self.row is None else self.row.sub_conditions
-        return RowKey(self.gap.field, self.turn.pinned.doctype, conditions)
+        row_conditions = {} if self.row is None else self.row.sub_conditions
+        return RowKey(self.gap.field, self.turn.pinned.doctype, row_conditions)
 
     @property
     def field(self) -> str:
@@ -129,14 +129,16 @@ class Waiting(NamedTuple):
 
     def shown(self, value: str) -> str:
         """A value as a user reads it."""
-        text = next((each.text for each in self.gap.readings if each.value == value), "")
-        return value_text(value, self.turn.request.language, self.gap.kind, text)
+        reading_text = next(
+            (reading.text for reading in self.gap.readings if reading.value == value), ""
+        )
+        return value_text(value, self.turn.request.language, self.gap.kind, reading_text)
 
     def vain(self, tried: Sequence[str]) -> str:
         """What was read in vain, as a warning says it."""
-        values = self.turn.say("either").join(map(self.shown, dict.fromkeys(tried)))
-        key = "not_found" if self.gap.kind == PAGE_SCOPE else "unreadable"
-        return self.turn.say(key, field=self.field, values=values)
+        tried_values = self.turn.say("either").join(map(self.shown, dict.fromkeys(tried)))
+        text_key = "not_found" if self.gap.kind == PAGE_SCOPE else "unreadable"
+        return self.turn.say(text_key, field=self.field, values=tried_values)
 
     def answer(self, reading: ValueReading, warnings: Sequence[str] = ()) -> Response:
         """Response to the request filled in."""
@@ -156,19 +158,19 @@ def clarify_request(clarification: Clarification, request: Request, system: Syst
     log, calls = audit_log(system), clarification.calls.for_request()
     is_pinned = bool(request.documents)
     request, parsed = _read_question(request, clarification, calls)
-    read: dict[str, Any] = {}
+    parsed_columns: dict[str, Any] = {}
     if clarification.asks:  # its text is a column of its own
-        fields = parsed.model_dump(mode="json", exclude={"question", "documents"})
-        read = {"parsed": fields, "parser": calls.names()["parser"]}
+        parsed_fields = parsed.model_dump(mode="json", exclude={"question", "documents"})
+        parsed_columns = {"parsed": parsed_fields, "parser": calls.names()["parser"]}
     try:
         with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
-            logged_as, resumed = log_request(log, request, system, **read)
+            log_entry, resumed = log_request(log, request, system, **parsed_columns)
             # Silence of an earlier turn counts before this one is decided, so that it decides under
             # what was learned then.
             log.settle(now=request.now)
-            logged = request._replace(resumed=resumed)
+            logged_request = request._replace(resumed=resumed)
             turn = Turn(
-                logged,
+                logged_request,
                 system,
                 log,
                 clarification,
@@ -177,8 +179,8 @@ def clarify_request(clarification: Clarification, request: Request, system: Syst
                 is_pinned=is_pinned,
                 parsed=parsed,
             )
-            response = answer_or_refuse(logged, system, partial(_answer_turn, turn))
-        return log_answer(log, logged_as, response, request.now, system)
+            response = answer_or_refuse(logged_request, system, partial(_answer_turn, turn))
+        return log_answer(log, log_entry, response, request.now, system)
     except UnwritableLogError:
         if system.audit_required:
             raise
@@ -200,8 +202,8 @@ def _read_question(
         return request, UNREAD
     index, documents = clarification.index, request.documents
     if not documents and request.selected is None:
-        named = index.named(request.text, clarification.settings.clarify_max_documents)
-        documents = named if len(named) == 1 else ()
+        named_documents = index.named(request.text, clarification.settings.clarify_max_documents)
+        documents = named_documents if len(named_documents) == 1 else ()
     passages: tuple[Chunk, ...] = ()
     with suppress(ValueError):  # a document that is not there is refused when the request is logged
         passages = index.pinned(documents).chunks
@@ -240,13 +242,15 @@ def pinned_of(turn: Turn, documents: Sequence[str]) -> tuple[PinnedDocuments, bo
     Where neither does, they are those of the nearest passages, as in the signals of a trace.
     """
     index, text = turn.clarification.index, turn.request.text
-    most = turn.clarification.settings.clarify_max_documents
-    pinned = index.pinned(documents or index.named(text, most))
+    max_documents = turn.clarification.settings.clarify_max_documents
+    pinned = index.pinned(documents or index.named(text, max_documents))
     if not pinned.chunks:
         return index.around(text), False
-    files = tuple(dict.fromkeys(chunk.document for chunk in pinned.chunks))
-    among = index.named(text, len(files), files)  # a question that names some of them is of these
-    return index.pinned(among) if among else pinned, True
+    pinned_files = tuple(dict.fromkeys(chunk.document for chunk in pinned.chunks))
+    named_files = index.named(
+        text, len(pinned_files), pinned_files
+    )  # a question that names some of them is of these
+    return index.pinned(named_files) if named_files else pinned, True
 
 
 def _clarify_gaps(turn: Turn) -> Response:
@@ -256,18 +260,20 @@ def _clarify_gaps(turn: Turn) -> Response:
     """
     request, parsed, index = turn.request, turn.parsed, turn.clarification.index
     # Out of domain is refused before anyone is asked about it.
-    domain = domain_checks(request.text, turn.system, request.language)
-    if not all(check.passes for check in domain):
+    domain_results = domain_checks(request.text, turn.system, request.language)
+    if not all(check.passes for check in domain_results):
         return turn.answer()
-    pinned, is_named = pinned_of(turn, parsed.documents or request.documents)
-    turn = replace(turn, pinned=pinned, domain=domain)
-    hits = index.nearest(request.text, pinned.chunks)
-    gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits)), None)
+    pinned_documents, is_named = pinned_of(turn, parsed.documents or request.documents)
+    turn = replace(turn, pinned=pinned_documents, domain=domain_results)
+    hits = index.nearest(request.text, pinned_documents.chunks)
+    gap = next(iter(turn.calls.gaps(parsed, pinned_documents.chunks, hits)), None)
     # Whoever pins no document asks what it is, not where it stands.
     if gap is not None and (turn.is_pinned or gap.kind != PAGE_SCOPE):
         waiting = waiting_of(turn, _keyed_gap(turn, gap))
-        value = _named_reading(waiting)
-        return fill_in(waiting) if value is None else waiting.answer(waiting.read(value))
+        named_value = _named_reading(waiting)
+        return (
+            fill_in(waiting) if named_value is None else waiting.answer(waiting.read(named_value))
+        )
     if not is_named:  # what nobody named is answered by the gates
         return turn.answer()
     return answer_reading(turn, _complete_reading(turn, hits))
@@ -280,25 +286,33 @@ def _keyed_gap(turn: Turn, gap: QuestionGap) -> QuestionGap:
     `pet deposit` does. What limits a question stands behind a colon: a vote on the deposit is none
     on that of 2024, nor on the smallest.
     """
-    name, *axis = gap.field.partition(":")
-    text = plain(turn.parsed.question)
-    topic = own_topic(text, turn.pinned.chunks)
+    field_name, *field_axis = gap.field.partition(":")
+    plain_text = plain(turn.parsed.question)
+    question_topic = own_topic(plain_text, turn.pinned.chunks)
     # else it is none of the question's words: of a pack, or a part
-    if {*stems(name)} <= {*stems(" ".join(topic))}:
-        name = " ".join(
-            word for word in topic if stem(word) in stems(name) or not is_kind_word(word)
-        )[:LONGEST]
-    limits: set[str] = set()
+    if {*stems(field_name)} <= {*stems(" ".join(question_topic))}:
+        field_name = " ".join(
+            topic_word
+            for topic_word in question_topic
+            if stem(topic_word) in stems(field_name) or not is_kind_word(topic_word)
+        )[:MAX_VALUE_LENGTH]
+    limit_words: set[str] = set()
     if gap.kind not in {PAGE_SCOPE, "intent"}:
         # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a
         # choice among these.
-        times = [reading.value for reading in gap.readings if gap.kind == "date_scope"]
-        limits = {*limiting_words(text), *re.findall(r"\d+", " ".join(times))}
-    limited = f":{' '.join(sorted(limits))}"[: LONGEST // 2] if limits else ""
-    field = "".join((name, *axis, limited))
-    known = (row.target_field for row in turn.log.rows(doctype=turn.pinned.doctype))
-    same = (before for before in known if _row_words(before) == _row_words(field))
-    return gap._replace(field=next(same, field))
+        date_texts = [reading.value for reading in gap.readings if gap.kind == "date_scope"]
+        limit_words = {*limiting_words(plain_text), *re.findall(r"\d+", " ".join(date_texts))}
+    limit_suffix = (
+        f":{' '.join(sorted(limit_words))}"[: MAX_VALUE_LENGTH // 2] if limit_words else ""
+    )
+    keyed_field = "".join((field_name, *field_axis, limit_suffix))
+    known_fields = (row.target_field for row in turn.log.rows(doctype=turn.pinned.doctype))
+    equal_fields = (
+        known_field
+        for known_field in known_fields
+        if _row_words(known_field) == _row_words(keyed_field)
+    )
+    return gap._replace(field=next(equal_fields, keyed_field))
 
 
 def _row_words(field: str) -> tuple[frozenset[str], str]:
@@ -306,9 +320,9 @@ def _row_words(field: str) -> tuple[frozenset[str], str]:
 
     `price of the kit` asks for what `how much is the kit` does.
     """
-    name, _, limits = field.partition(":")
-    words = stems(expression("paid").sub(" ", plain(name))) or stems(name)
-    return frozenset(words), limits
+    field_name, _, limit_suffix = field.partition(":")
+    name_stems = stems(expression("paid").sub(" ", plain(field_name))) or stems(field_name)
+    return frozenset(name_stems), limit_suffix
 
 
 def _named_reading(waiting: Waiting) -> str | None:
@@ -316,15 +330,19 @@ def _named_reading(waiting: Waiting) -> str | None:
 
     `the head of school`.
     """
-    text = plain(waiting.turn.parsed.question)
-    own = {*map(stem, own_topic(text, waiting.turn.pinned.chunks))}
-    of_name, words = {*map(stem, topic_words(text))} - own, {*stems(text)}
-    named = [
+    plain_text = plain(waiting.turn.parsed.question)
+    topic_stems = {*map(stem, own_topic(plain_text, waiting.turn.pinned.chunks))}
+    document_stems, question_stems = (
+        {*map(stem, topic_words(plain_text))} - topic_stems,
+        {*stems(plain_text)},
+    )
+    named_values = [
         reading.value
         for reading in waiting.gap.readings
-        if of_name.intersection(stems(reading.value)) and words.issuperset(stems(reading.value))
+        if document_stems.intersection(stems(reading.value))
+        and question_stems.issuperset(stems(reading.value))
     ]
-    return named[0] if len(named) == 1 and not limiting_words(text) else None
+    return named_values[0] if len(named_values) == 1 and not limiting_words(plain_text) else None
 
 
 def limiting_words(text: str) -> tuple[str, ...]:
@@ -339,13 +357,19 @@ def limiting_words(text: str) -> tuple[str, ...]:
       ... )
       (('2024', 'minimum', 'was'), ())
     """
-    limits = {match[0] for match in expression("newer").finditer(text)} - {*entries("filler")}
-    limits |= {match[0] for key in LIMITS for match in expression(key).finditer(text)}
-    limits |= {word for word in split_words(text) if word.isdigit()}
+    limit_words = {limit_match[0] for limit_match in expression("newer").finditer(text)} - {
+        *entries("filler")
+    }
+    limit_words |= {
+        limit_match[0]
+        for list_name in LIMIT_LISTS
+        for limit_match in expression(list_name).finditer(text)
+    }
+    limit_words |= {word for word in split_words(text) if word.isdigit()}
     # `where do i pay the fee?` asks for no sum, whatever it names.
     if expected_kind(text) == "name" and expression("who").search(text) is None:
-        limits.add("name")
-    return tuple(sorted(limits))
+        limit_words.add("name")
+    return tuple(sorted(limit_words))
 
 
 def _complete_reading(turn: Turn, hits: Sequence[Chunk]) -> ValueReading:
@@ -354,26 +378,31 @@ def _complete_reading(turn: Turn, hits: Sequence[Chunk]) -> ValueReading:
     Else the page that it names, or nothing.
     """
     calls, text, parsed, chunks = turn.calls, turn.request.text, turn.parsed, turn.pinned.chunks
-    scope = parsed.known("page_scope", calls.least) or DOCUMENT
+    page_scope = parsed.known("page_scope", calls.least) or DOCUMENT
     if parsed.known("intent", calls.least) in {None, "lookup"}:
-        name = parsed.known("target_field", calls.least) or ""
-        scoped = chunks_in_scope(chunks, scope, name, text, calls) or list(chunks)
+        field_name = parsed.known("target_field", calls.least) or ""
+        scoped_chunks = chunks_in_scope(chunks, page_scope, field_name, text, calls) or list(chunks)
         # A reader of one's own is asked first; the default reads fields that the question asks for
         # and nothing further.
-        is_own = calls.field_reader is not None
-        if name and (is_own or is_field_alone(parsed, chunks, turn.pack)):
-            read = read_field_value(name, scoped, calls, about=parsed.question)
-            if not read.failed:
-                return read
-        clear = clear_statement(parsed, scoped, hits, turn.pack)
-        if clear is not None:
-            stated = clear.statement
-            value = FieldValue(stated.value, stated.text)
-            return ValueReading(DOCUMENT, value, scoped[stated.place], confidence=READ)
-    is_page = scope.isdecimal() or scope == LAST_PAGE
-    paged = chunks_in_scope(chunks, scope, "", text, calls) if is_page else []
+        is_own_reader = calls.field_reader is not None
+        if field_name and (is_own_reader or is_field_alone(parsed, chunks, turn.pack)):
+            field_reading = read_field_value(
+                field_name, scoped_chunks, calls, about=parsed.question
+            )
+            if not field_reading.failed:
+                return field_reading
+        clear_candidate = clear_statement(parsed, scoped_chunks, hits, turn.pack)
+        if clear_candidate is not None:
+            clear_value = clear_candidate.statement
+            field_value = FieldValue(clear_value.value, clear_value.text)
+            return ValueReading(
+                DOCUMENT, field_value, scoped_chunks[clear_value.place], confidence=READ_CONFIDENCE
+            )
+    is_page = page_scope.isdecimal() or page_scope == LAST_PAGE
+    page_chunks = chunks_in_scope(chunks, page_scope, "", text, calls) if is_page else []
     return ValueReading(
-        scope, narrowed=narrow_to_chunks(text, paged, "page", ()) if paged else None
+        page_scope,
+        narrowed=narrow_to_chunks(text, page_chunks, "page", ()) if page_chunks else None,
     )
 
 
@@ -384,28 +413,32 @@ def waiting_of(turn: Turn, gap: QuestionGap) -> Waiting:
     or statement that users named before is on offer too.
     """
     pinned = turn.pinned
-    rows = turn.log.rows(gap.field, pinned.doctype)
-    row = lookup(rows, gap.field, pinned.doctype, pinned.conditions)
-    votes = {} if row is None else row.candidate_votes
-    known = {sum_key(value): value for value in votes}
+    default_rows = turn.log.rows(gap.field, pinned.doctype)
+    default_row = lookup(default_rows, gap.field, pinned.doctype, pinned.conditions)
+    candidate_votes = {} if default_row is None else default_row.candidate_votes
+    learned_by_sum = {sum_key(learned_text): learned_text for learned_text in candidate_votes}
     readings = [
         reading
-        if learned == reading.value
-        else reading._replace(value=learned, text=reading.text or reading.value)
+        if learned_value == reading.value
+        else reading._replace(value=learned_value, text=reading.text or reading.value)
         for reading in gap.readings
-        for learned in (known.get(sum_key(reading.value), reading.value),)
+        for learned_value in (learned_by_sum.get(sum_key(reading.value), reading.value),)
     ]
     # As a reply reads them, so that they are named by what these documents state.
     reply_request = ReplyRequest(
         turn.parsed.question, gap.kind, gap.field, tuple(readings), None, pinned.chunks
     )
-    offered = {reading.value for reading in readings}
-    for value in (value for value in votes if votes[value] > 0.0 and value not in offered):
-        reply = checked_reply(read_reply(value, reply_request), reply_request)
-        beside = "page" if gap.kind in {PAGE_SCOPE, "intent"} else "own_value"
-        if reply.kind == beside and reply.value == value:
-            readings.append(GapReading(value, reply.quote))
-    return Waiting(turn, gap._replace(readings=tuple(readings)), row)
+    offered_values = {reading.value for reading in readings}
+    for learned_text in (
+        learned_text
+        for learned_text in candidate_votes
+        if candidate_votes[learned_text] > 0.0 and learned_text not in offered_values
+    ):
+        checked = checked_reply(read_reply(learned_text, reply_request), reply_request)
+        expected_reply = "page" if gap.kind in {PAGE_SCOPE, "intent"} else "own_value"
+        if checked.kind == expected_reply and checked.value == learned_text:
+            readings.append(GapReading(learned_text, checked.quote))
+    return Waiting(turn, gap._replace(readings=tuple(readings)), default_row)
 
 
 def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
@@ -414,104 +447,134 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
     Args:
       declined: whether the user turned down what was filled in: then the rest is asked about.
     """
-    turn, gap, rule = waiting.turn, waiting.gap, waiting.turn.clarification.learner
+    turn, gap, learner_rule = waiting.turn, waiting.gap, waiting.turn.clarification.learner
     request, costs = turn.request, turn.clarification.settings
     # Values that were turned down more often than taken come last; ties keep their order.
-    votes = {} if waiting.row is None else waiting.row.candidate_votes
-    order = sorted(gap.readings, key=lambda each: -min(votes.get(each.value, 0.0), 0.0))
-    reason = gap.reason if order[0] == gap.readings[0] else "first"
-    values = [reading.value for reading in order]
-    best = suggest(waiting.row, values, rule, language=request.language)
-    order.sort(key=lambda each: each.value != best.value)
+    candidate_votes = {} if waiting.row is None else waiting.row.candidate_votes
+    ordered_readings = sorted(
+        gap.readings, key=lambda each: -min(candidate_votes.get(each.value, 0.0), 0.0)
+    )
+    reason = gap.reason if ordered_readings[0] == gap.readings[0] else "first"
+    reading_values = [reading.value for reading in ordered_readings]
+    suggestion = suggest(waiting.row, reading_values, learner_rule, language=request.language)
+    ordered_readings.sort(key=lambda each: each.value != suggestion.value)
     # A row that is there already decides as it was before this request counted; a new one begins
     # with it.
-    counted = turn.log.met(request.id, waiting.key, now=request.now)
-    row = counted if waiting.row is None else waiting.row
-    waiting = waiting._replace(gap=gap._replace(readings=tuple(order), reason=reason), row=row)
-    first = waiting.read(best.value)
-    readings, worth = [first], None
-    asks = declined or first.failed or not fills_in(row, best.value, rule)
+    counted_row = turn.log.met(request.id, waiting.key, now=request.now)
+    default_row = counted_row if waiting.row is None else waiting.row
+    waiting = waiting._replace(
+        gap=gap._replace(readings=tuple(ordered_readings), reason=reason), row=default_row
+    )
+    proposed_reading = waiting.read(suggestion.value)
+    value_readings, question_worth = [proposed_reading], None
+    asks = (
+        declined
+        or proposed_reading.failed
+        or not fills_in(default_row, suggestion.value, learner_rule)
+    )
     if asks:
-        readings += [waiting.read(reading.value) for reading in order[1:]]
+        value_readings += [waiting.read(reading.value) for reading in ordered_readings[1:]]
         # What a question is worth; an outcome that is not known before retrieval may be anything.
-        worth = worth_asking(
-            shares(row, [each.value for each in readings]),
+        question_worth = worth_asking(
+            shares(default_row, [each.value for each in value_readings]),
             question_cost=costs.clarify_question_cost,
             error_cost=costs.clarify_error_cost,
-            outcomes=[(each.outcome, each.narrowed and each.value) for each in readings],
+            outcomes=[(each.outcome, each.narrowed and each.value) for each in value_readings],
         )
-        asks = declined or first.failed or not fills_in(row, best.value, rule, worth)
-    if worth is None or not asks:
-        return _apply(waiting, row, first)
+        asks = (
+            declined
+            or proposed_reading.failed
+            or not fills_in(default_row, suggestion.value, learner_rule, question_worth)
+        )
+    if question_worth is None or not asks:
+        return _apply(waiting, default_row, proposed_reading)
     # A default is applied where it fills something in: one that reads nothing was tried, and is
     # evidence against it.
-    is_learned = leads(row, best.value, rule)
-    about: dict[str, Any] = {"conditions": turn.pinned.conditions, "now": request.now}
-    if is_learned and first.failed and turn.reads_fields:
-        turn.write(turn.log.signal, request.id, waiting.key, best.value, "failure", **about)
-    pairs = zip(order, readings, strict=True)
-    offered = [each for each, reading in pairs if declined or not reading.failed]
-    if not offered:
-        return turn.answer().changed([waiting.vain(values)])
-    tried = [reading.value for reading in order[: order.index(offered[0])]]
-    waiting = waiting._replace(gap=waiting.gap._replace(readings=tuple(offered)))
-    question, why = _question(waiting, tried, best.reason, is_learned=is_learned and not tried)
+    is_learned = leads(default_row, suggestion.value, learner_rule)
+    log_fields: dict[str, Any] = {"conditions": turn.pinned.conditions, "now": request.now}
+    if is_learned and proposed_reading.failed and turn.reads_fields:
+        turn.write(
+            turn.log.signal, request.id, waiting.key, suggestion.value, "failure", **log_fields
+        )
+    reading_pairs = zip(ordered_readings, value_readings, strict=True)
+    offered_readings = [each for each, reading in reading_pairs if declined or not reading.failed]
+    if not offered_readings:
+        return turn.answer().changed([waiting.vain(reading_values)])
+    tried_values = [
+        reading.value for reading in ordered_readings[: ordered_readings.index(offered_readings[0])]
+    ]
+    waiting = waiting._replace(gap=waiting.gap._replace(readings=tuple(offered_readings)))
+    clarification_request, asking_reason = _question(
+        waiting, tried_values, suggestion.reason, is_learned=is_learned and not tried_values
+    )
     # Logged before it is put to the user: a reply may come from another process at once.
-    about |= {"row": row, "kind": gap.kind, "why": why, "tried": tried}
-    turn.write(turn.log.clarified, request.id, question, gain=worth.gain, cost=worth.cost, **about)
-    return asking_response(waiting, question, why, [])
+    log_fields |= {
+        "row": default_row,
+        "kind": gap.kind,
+        "why": asking_reason,
+        "tried": tried_values,
+    }
+    turn.write(
+        turn.log.clarified,
+        request.id,
+        clarification_request,
+        gain=question_worth.gain,
+        cost=question_worth.cost,
+        **log_fields,
+    )
+    return asking_response(waiting, clarification_request, asking_reason, [])
 
 
 def _apply(waiting: Waiting, row: ClarificationDefault, reading: ValueReading) -> Response:
     """Response by the learned value, without a question."""
-    turn, rule = waiting.turn, waiting.turn.clarification.learner
-    shown, conditions = waiting.shown(reading.value), turn.pinned.conditions
-    warning = default_sentence(row, shown, turn.request.language, turn.pack)
-    response = waiting.answer(reading, [warning])
-    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
-    use = DefaultUse(row, reading.value, verdict, waiting.gap.kind, conditions)
-    record = response.record._replace(applied=use)
-    return response.changed(default_applied=applied_default(use), record=record)
+    turn, learner_rule = waiting.turn, waiting.turn.clarification.learner
+    shown_value, document_conditions = waiting.shown(reading.value), turn.pinned.conditions
+    default_warning = default_sentence(row, shown_value, turn.request.language, turn.pack)
+    response = waiting.answer(reading, [default_warning])
+    verdict = gate(row, ask_below=learner_rule.ask_below, apply_above=learner_rule.apply_above)
+    default_use = DefaultUse(row, reading.value, verdict, waiting.gap.kind, document_conditions)
+    response_record = response.record._replace(applied=default_use)
+    return response.changed(default_applied=applied_default(default_use), record=response_record)
 
 
 def _question(
-    waiting: Waiting, tried: Sequence[str], reason: str, *, is_learned: bool
+    waiting: Waiting, tried_values: Sequence[str], reason: str, *, is_learned: bool
 ) -> tuple[ClarificationRequest, str]:
     """The question to the user, and why it is asked, in words: `ambiguous`, until `reply`.
 
     Args:
       waiting: with the values that read something, the proposal first.
-      tried: values before it that read nothing.
+      tried_values: values before it that read nothing.
       reason: of the proposal, where nothing was tried.
       is_learned: whether earlier replies name the proposal.
 
     Source: rules S0.2, S5.2.
     """
     turn, gap, request = waiting.turn, waiting.gap, waiting.turn.request
-    why = _asking_reason(waiting, tried, is_learned=is_learned)
-    values = [reading.value for reading in gap.readings]
-    text = question_text(
+    asking_reason = _asking_reason(waiting, tried_values, is_learned=is_learned)
+    reading_values = [reading.value for reading in gap.readings]
+    question_sentence = question_text(
         gap,
         request.language,
-        proposed=values[0],
+        proposed=reading_values[0],
         learned=is_learned,
-        failed=tried[0] if tried else "",
+        failed=tried_values[0] if tried_values else "",
         pack=turn.pack,
         question=request.text,
     )
-    names, parser = turn.calls.names(), turn.calls.parser
+    protocol_names, parser = turn.calls.names(), turn.calls.parser
     # What the question rests on, so that it can be explained when models and settings have changed.
-    audit = {
+    audit_fields = {
         "request_id": request.id,
         "kind": gap.kind,
         "policy_id": turn.system.policy.policy_id,
         "readings": [list(reading) for reading in gap.readings],
         "documents": sorted({chunk.document for chunk in turn.pinned.chunks}),
         **model_names(turn.system),
-        "model": str(getattr(parser, "model", "") or names["parser"]),
-        "parser": names["parser"],
-        "prompt_version": str(getattr(parser, "prompt_version", "") or names["parser"]),
-        "protocols": names,
+        "model": str(getattr(parser, "model", "") or protocol_names["parser"]),
+        "parser": protocol_names["parser"],
+        "prompt_version": str(getattr(parser, "prompt_version", "") or protocol_names["parser"]),
+        "protocols": protocol_names,
         "fallbacks": [[fallback.role, fallback.reason] for fallback in turn.calls.fallbacks],
         "pack": turn.pack.digest,
         "fingerprint": turn.system.fingerprint,
@@ -521,30 +584,32 @@ def _question(
     }
     return ClarificationRequest(
         target_field=gap.field,
-        question_to_user=text,
-        candidate_values=values,
-        proposed_default=values[0],
-        proposed_default_reason=why if tried else reason,
-        audit=audit,
-    ), why
+        question_to_user=question_sentence,
+        candidate_values=reading_values,
+        proposed_default=reading_values[0],
+        proposed_default_reason=asking_reason if tried_values else reason,
+        audit=audit_fields,
+    ), asking_reason
 
 
 def _asking_reason(waiting: Waiting, tried: Sequence[str], *, is_learned: bool) -> str:
     """Why the user is asked: the gate of the default, in words."""
-    turn, rule, row = waiting.turn, waiting.turn.clarification.learner, waiting.row
+    turn, learner_rule, default_row = waiting.turn, waiting.turn.clarification.learner, waiting.row
     if tried:
         return waiting.vain(tried)
-    if row is None or not is_learned:
+    if default_row is None or not is_learned:
         return turn.say("no_default")
-    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
-    is_low, sure = verdict == "ask", row.confidence
-    least = rule.ask_below if is_low else rule.apply_above
+    verdict = gate(
+        default_row, ask_below=learner_rule.ask_below, apply_above=learner_rule.apply_above
+    )
+    is_low, row_confidence = verdict == "ask", default_row.confidence
+    gate_bound = learner_rule.ask_below if is_low else learner_rule.apply_above
     return turn.say(
         "below_ask" if is_low else "below_apply",
-        confidence=decimals(sure, least),
-        least=decimals(least, sure),
-        number=row.requests + 1,
-        every=rule.every,
+        confidence=decimals(row_confidence, gate_bound),
+        least=decimals(gate_bound, row_confidence),
+        number=default_row.requests + 1,
+        every=learner_rule.every,
     )
 
 
@@ -553,32 +618,38 @@ def asking_response(
 ) -> Response:
     """The response that asks."""
     turn, gap = waiting.turn, waiting.gap
-    answer = ResponseFields(
+    response_fields = ResponseFields(
         status=Status.ambiguous,
         options=tuple(option_rows(gap.readings, gap.kind, turn.request.language)),
         clarification=request.model_dump(mode="json"),
         arm_reason=turn.say("asks_for", kind=gap.kind, field=waiting.field, why=why),
         warnings=(*warnings,),
     )
-    record = ResponseRecord(checks=turn.domain)
-    return unretrieved_response(answer, turn.request, turn.system, record)
+    response_record = ResponseRecord(checks=turn.domain)
+    return unretrieved_response(response_fields, turn.request, turn.system, response_record)
 
 
 def answer_reading(
     turn: Turn, reading: ValueReading, warnings: Sequence[str] = (), scope: str = ""
 ) -> Response:
     """Response that says what was read, or what the pipeline says to what the question became."""
-    language, narrowed = turn.request.language, reading.narrowed
-    if narrowed is not None:
-        documents = narrowed.documents or turn.request.documents
-        answered = turn.answer(text=narrowed.query, documents=documents, narrowed=narrowed)
-        return answered.changed(warnings)
+    language, narrowed_question = turn.request.language, reading.narrowed
+    if narrowed_question is not None:
+        documents = narrowed_question.documents or turn.request.documents
+        pipeline_response = turn.answer(
+            text=narrowed_question.query, documents=documents, narrowed=narrowed_question
+        )
+        return pipeline_response.changed(warnings)
     if reading.field_value is None:
         return turn.answer().changed(warnings)
-    field = turn.parsed.known("target_field", 0.0) or ""
-    name = field_text(field, language, turn.pack) or reading.value
-    shown = scope or value_text(reading.value, language)
-    page = reading.chunk and reading.chunk.page
-    where = turn.say("found_on_page", field=name, scope=shown, page=page)
-    why = turn.say("read_field", field=name, value=shown)
-    return reading_response(turn.request, reading, why, where, turn.domain, turn.system, warnings)
+    field_name = turn.parsed.known("target_field", 0.0) or ""
+    field_name_shown = field_text(field_name, language, turn.pack) or reading.value
+    shown_scope = scope or value_text(reading.value, language)
+    page_number = reading.chunk and reading.chunk.page
+    place_sentence = turn.say(
+        "found_on_page", field=field_name_shown, scope=shown_scope, page=page_number
+    )
+    reading_reason = turn.say("read_field", field=field_name_shown, value=shown_scope)
+    return reading_response(
+        turn.request, reading, reading_reason, place_sentence, turn.domain, turn.system, warnings
+    )

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from raglab.extensions.clarification.contents_layouts import (
-    LED_UP,
-    SURE,
-    WEAK,
+    LED_UP_EVIDENCE,
+    SURE_EVIDENCE,
+    WEAK_EVIDENCE,
     Layout,
     layouts,
     plain_line,
@@ -68,21 +68,27 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
         refuse(
             "contents reads one document", f"chunks of {len(sources)}", "pass those of one source"
         )
-    where = _positions(chunks)
-    headings = {(chunk.page, word) for chunk in chunks for word in content_words(heading_of(chunk))}
+    page_by_label = _positions(chunks)
+    page_headings = {
+        (chunk.page, heading_word)
+        for chunk in chunks
+        for heading_word in content_words(heading_of(chunk))
+    }
     for chunk in chunks:
         is_titled = _is_titled(chunk, pack)
-        for layout in layouts(chunk.full_text, compile_expression(pack.contents_intro)):
-            entries = _entries(layout, where, headings, is_titled=is_titled)
-            if entries:
-                return entries
+        for contents_layout in layouts(chunk.full_text, compile_expression(pack.contents_intro)):
+            layout_entries = _entries(
+                contents_layout, page_by_label, page_headings, is_titled=is_titled
+            )
+            if layout_entries:
+                return layout_entries
     return ()
 
 
 def _entries(
-    layout: Layout,
-    where: Mapping[str, int],
-    headings: Collection[tuple[int | None, str]],
+    contents_layout: Layout,
+    page_by_label: Mapping[str, int],
+    page_headings: Collection[tuple[int | None, str]],
     *,
     is_titled: bool,
 ) -> tuple[Entry, ...]:
@@ -91,41 +97,62 @@ def _entries(
     What does not say itself that it names pages needs a title over it, or headings of those pages
     with words of its titles. Two entries need a title over them.
     """
-    entries = [
-        Entry(entry.title, label, where.get(label.lower()))
-        for entry in layout.entries
-        for label in single_labels(entry.labels, where)
+    page_entries = [
+        Entry(contents_entry.title, page_label, page_by_label.get(page_label.lower()))
+        for contents_entry in contents_layout.entries
+        for page_label in single_labels(contents_entry.labels, page_by_label)
     ]
-    numbers = [int(entry.label) for entry in entries if entry.label.isdecimal()]
-    pages = [entry.page for entry in entries if entry.page is not None]
-    headed = sum(
-        any((entry.page, word) in headings for word in content_words(entry.title))
-        for entry in entries
+    label_numbers = [
+        int(contents_entry.label)
+        for contents_entry in page_entries
+        if contents_entry.label.isdecimal()
+    ]
+    entry_pages = [
+        contents_entry.page for contents_entry in page_entries if contents_entry.page is not None
+    ]
+    n_headed = sum(
+        any(
+            (contents_entry.page, title_word) in page_headings
+            for title_word in content_words(contents_entry.title)
+        )
+        for contents_entry in page_entries
     )
-    is_titled = is_titled or layout.strength >= LED_UP
-    if len(layout.entries) < LEAST_ENTRIES:
-        is_pair = len(layout.entries) > 1 and len(set(pages)) == len(entries)
-        is_one = is_pair and is_titled and layout.strength > WEAK
+    is_titled = is_titled or contents_layout.strength >= LED_UP_EVIDENCE
+    if len(contents_layout.entries) < MIN_CONTENTS_ENTRIES:
+        is_pair = len(contents_layout.entries) > 1 and len(set(entry_pages)) == len(page_entries)
+        is_contents = is_pair and is_titled and contents_layout.strength > WEAK_EVIDENCE
     else:
-        is_on_pages = len(where) < LEAST_ENTRIES or len(pages) >= _REACHED * len(entries)
-        is_named = is_titled or headed >= _REACHED * len(entries)
-        is_one = layout.strength >= SURE or (is_on_pages and is_named)
+        is_on_pages = len(page_by_label) < MIN_CONTENTS_ENTRIES or len(
+            entry_pages
+        ) >= _MIN_REACHED_SHARE * len(page_entries)
+        is_named = is_titled or n_headed >= _MIN_REACHED_SHARE * len(page_entries)
+        is_contents = contents_layout.strength >= SURE_EVIDENCE or (is_on_pages and is_named)
     # the pages of a table of contents never go down
-    return tuple(entries) if is_one and numbers == sorted(numbers) else ()
+    return tuple(page_entries) if is_contents and label_numbers == sorted(label_numbers) else ()
 
 
-LEAST_ENTRIES = 3  # fewer need a title over them
-_REACHED = 0.6  # share of the labels that must be pages, or of the titles that must be headings
+MIN_CONTENTS_ENTRIES = 3  # fewer need a title over them
+_MIN_REACHED_SHARE = (
+    0.6  # share of the labels that must be pages, or of the titles that must be headings
+)
 
 
 def _is_titled(chunk: Chunk, pack: Pack) -> bool:
     """Whether a heading or a line of its own says that a table of contents follows."""
-    title = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
-    parts = (part for line in chunk.full_text.splitlines() for part in line.split(" > "))
-    return any(title.search(plain(plain_line(part))) for part in parts if len(part) <= _LONGEST)
+    title_pattern = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
+    line_parts = (
+        line_part
+        for text_line in chunk.full_text.splitlines()
+        for line_part in text_line.split(" > ")
+    )
+    return any(
+        title_pattern.search(plain(plain_line(line_part)))
+        for line_part in line_parts
+        if len(line_part) <= _MAX_TITLE_LENGTH
+    )
 
 
-_LONGEST = 80  # characters of a line that may be a title
+_MAX_TITLE_LENGTH = 80  # characters of a line that may be a title
 
 
 def contents_pages(
@@ -149,14 +176,16 @@ def contents_pages(
 
     Source: rule S5.9, case 12.
     """
-    wanted = set(content_words(about))
-    scored: dict[int, float] = {}
-    for entry in contents(chunks, pack=pack):
-        words = len(wanted.intersection(content_words(entry.title)))
-        score = _title_strength(entry.title, field, pack) + words
-        if entry.page is not None and score > 0:
-            scored[entry.page] = max(score, scored.get(entry.page, 0.0))
-    return tuple(sorted(scored, key=lambda page: -scored[page]))
+    question_words = set(content_words(about))
+    score_by_page: dict[int, float] = {}
+    for contents_entry in contents(chunks, pack=pack):
+        n_shared_words = len(question_words.intersection(content_words(contents_entry.title)))
+        page_score = _title_strength(contents_entry.title, field, pack) + n_shared_words
+        if contents_entry.page is not None and page_score > 0:
+            score_by_page[contents_entry.page] = max(
+                page_score, score_by_page.get(contents_entry.page, 0.0)
+            )
+    return tuple(sorted(score_by_page, key=lambda page_number: -score_by_page[page_number]))
 
 
 def _title_strength(title: str, field: str, pack: Pack) -> float:
@@ -164,13 +193,16 @@ def _title_strength(title: str, field: str, pack: Pack) -> float:
 
     2 for a strong term, 1 for a weak one, half a point where it stands first.
     """
-    known = pack.fields.get(field)
-    if known is None or known.titles is None:
+    pack_field = pack.fields.get(field)
+    if pack_field is None or pack_field.titles is None:
         return 0.0
-    for strength, terms in ((2.0, known.titles.strong), (1.0, known.titles.weak)):
-        match = compile_expression(rf"\b(?:{terms})").search(title)
-        if match:
-            return strength + (match.start() < 4) / 2
+    for term_strength, title_terms in (
+        (2.0, pack_field.titles.strong),
+        (1.0, pack_field.titles.weak),
+    ):
+        title_match = compile_expression(rf"\b(?:{title_terms})").search(title)
+        if title_match:
+            return term_strength + (title_match.start() < 4) / 2
     return 0.0
 
 
@@ -194,8 +226,12 @@ def scope(
     """
     if value == "document":
         return tuple(chunks)
-    pages = contents_pages(field, chunks, about, pack=pack) if value == "toc" else (int(value),)
-    return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
+    page_numbers = (
+        contents_pages(field, chunks, about, pack=pack) if value == "toc" else (int(value),)
+    )
+    return tuple(
+        chunk for page_number in page_numbers for chunk in chunks if chunk.page == page_number
+    )
 
 
 def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
@@ -203,12 +239,17 @@ def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
 
     Without any labels a label is the position.
     """
-    paged = [(chunk.page_label or "", chunk.page) for chunk in chunks if chunk.page is not None]
-    has_labels = any(label for label, _ in paged)
-    return {(label if has_labels else str(page)).lower(): page for label, page in reversed(paged)}
+    labelled_pages = [
+        (chunk.page_label or "", chunk.page) for chunk in chunks if chunk.page is not None
+    ]
+    has_labels = any(page_label for page_label, _ in labelled_pages)
+    return {
+        (page_label if has_labels else str(page_number)).lower(): page_number
+        for page_label, page_number in reversed(labelled_pages)
+    }
 
 
-_REFERENCE = re.compile(
+_PRINTED_REFERENCE = re.compile(
     r"\b(?:reference|référence|form|edition|édition|printing|document)\b[^.]{0,12}\s[A-Z\d]",
     re.IGNORECASE,
 )
@@ -226,19 +267,24 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> dict[str,
       chunks: chunks of a document's page 1, in its order.
       pack: terms to count.
     """
-    read = [piece for chunk in chunks for piece in pieces(chunk.full_text)]
-    parts = [piece.text for piece in read if piece.kind != "heading"]
-    text = "\n".join(parts)
-    count = len(split_words(text))
-    listed = " ".join(f"{entry.title} {entry.label}" for entry in contents(chunks, pack=pack))
-    terms = compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(text)
+    text_pieces = [text_piece for chunk in chunks for text_piece in pieces(chunk.full_text)]
+    prose_parts = [text_piece.text for text_piece in text_pieces if text_piece.kind != "heading"]
+    page_text = "\n".join(prose_parts)
+    n_words = len(split_words(page_text))
+    contents_text = " ".join(
+        f"{contents_entry.title} {contents_entry.label}"
+        for contents_entry in contents(chunks, pack=pack)
+    )
+    body_terms = compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(page_text)
     return {
-        "log_words": math.log1p(count),
-        "sections": len({piece.text for piece in read if piece.kind == "heading"}),
-        "contents_share": min(1.0, len(split_words(listed)) / max(count, 1)),
-        "words_a_sentence": count / max(len(parts), 1),
-        "reference": float(bool(_REFERENCE.search(text))),
-        "terms": 100.0 * len(terms) / max(count, 1),
+        "log_words": math.log1p(n_words),
+        "sections": len(
+            {text_piece.text for text_piece in text_pieces if text_piece.kind == "heading"}
+        ),
+        "contents_share": min(1.0, len(split_words(contents_text)) / max(n_words, 1)),
+        "words_a_sentence": n_words / max(len(prose_parts), 1),
+        "reference": float(bool(_PRINTED_REFERENCE.search(page_text))),
+        "terms": 100.0 * len(body_terms) / max(n_words, 1),
     }
 
 
@@ -259,14 +305,15 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> Literal["body
     """
     if not chunks:
         refuse("page_kind needs at least one chunk of page 1", "none", "pass those with page == 1")
-    parts = [piece for chunk in chunks for piece in pieces(chunk.full_text)]
-    lines = [piece.text for piece in parts if piece.kind != "heading"]
-    sentences = [line for line in lines if line.endswith((".", "!", "?"))]
-    is_text = len(sentences) > 1 and 2 * len("".join(sentences)) > len("".join(lines))
+    text_pieces = [text_piece for chunk in chunks for text_piece in pieces(chunk.full_text)]
+    prose_lines = [text_piece.text for text_piece in text_pieces if text_piece.kind != "heading"]
+    sentences = [prose_line for prose_line in prose_lines if prose_line.endswith((".", "!", "?"))]
+    is_text = len(sentences) > 1 and 2 * len("".join(sentences)) > len("".join(prose_lines))
     if is_text and not contents(chunks, pack=pack):
         return "body"
-    model, features = pack.page_kind.model, page_features(chunks, pack=pack)
-    margin = model.intercept + sum(
-        row.weight * (features[name] - row.mean) / row.scale for name, row in model.features.items()
+    kind_model, feature_values = pack.page_kind.model, page_features(chunks, pack=pack)
+    kind_margin = kind_model.intercept + sum(
+        feature_row.weight * (feature_values[feature_name] - feature_row.mean) / feature_row.scale
+        for feature_name, feature_row in kind_model.features.items()
     )
-    return "coversheet" if margin > 0.0 else "body"
+    return "coversheet" if kind_margin > 0.0 else "body"

@@ -16,14 +16,16 @@ from raglab.words.text import Piece, pieces
 
 # How surely lines are a table of contents: printed as any list is, as these mostly are, with the
 # word page, and led up to by a sentence as by a title.
-WEAK, PRINTED, SURE, LED_UP = range(4)
-_LONGEST = 400  # characters of a line that is looked at
-_WIDEST = 20  # pages of a range
-_LABEL = r"(?:\d{1,3}|[ivxl]{1,5})"
-_LABELS = rf"{_LABEL}(?:\s?(?:[–-]|to|à)\s?{_LABEL})?"
-_PAGES = r"(?:pages?|pp?\.)"
-_PAGE = re.compile(rf"(?i){_PAGES}")
-_RANGE = re.compile(rf"(?i)^{_PAGES}?\s*({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}))?$")
+WEAK_EVIDENCE, PRINTED_EVIDENCE, SURE_EVIDENCE, LED_UP_EVIDENCE = range(4)
+_MAX_LINE_LENGTH = 400  # characters of a line that is looked at
+_MAX_PAGE_RANGE = 20  # pages of a range
+_LABEL_PATTERN = r"(?:\d{1,3}|[ivxl]{1,5})"
+_LABELS_PATTERN = rf"{_LABEL_PATTERN}(?:\s?(?:[–-]|to|à)\s?{_LABEL_PATTERN})?"
+_PAGE_WORDS = r"(?:pages?|pp?\.)"
+_PAGE_WORD = re.compile(rf"(?i){_PAGE_WORDS}")
+_LABEL_RANGE = re.compile(
+    rf"(?i)^{_PAGE_WORDS}?\s*({_LABEL_PATTERN})(?:\s?(?:[–-]|to|à)\s?({_LABEL_PATTERN}))?$"
+)
 _IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
 _PAGE_HEAD = re.compile(r"(?i)\b(?:printed )?pages?\b|^\s*p\.\s*$")
 _LEADER = (
@@ -31,31 +33,33 @@ _LEADER = (
 )
 # Several entries may stand in one line; nothing else may stand behind the last.
 _LED = re.compile(
-    rf"(?i)(?P<title>[\W\d_]*[^\W\d_].*?){_LEADER}\s*(?P<labels>{_PAGES}?\s?{_LABELS})"
-    rf"(?:{_LEADER}(?=.*\b{_LABEL}\s*$)|\s*$)"
+    rf"(?i)(?P<title>[\W\d_]*[^\W\d_].*?){_LEADER}\s*(?P<labels>{_PAGE_WORDS}?\s?{_LABELS_PATTERN})"
+    rf"(?:{_LEADER}(?=.*\b{_LABEL_PATTERN}\s*$)|\s*$)"
 )
-_ITEM = re.compile(
-    rf"(?i)^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?P<labels>(?:pages?|p\.)\s*{_LABELS})\s*[.;]?$"
+_ITEM_ENTRY = re.compile(
+    rf"(?i)^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?P<labels>(?:pages?|p\.)\s*{_LABELS_PATTERN})\s*[.;]?$"
 )
 _BRACKETED = re.compile(
-    rf"(?i)^(?P<title>\S.{{0,120}}?)\s?\((?P<labels>{_PAGES}?\s?{_LABELS})\)[.;,]?$"
+    rf"(?i)^(?P<title>\S.{{0,120}}?)\s?\((?P<labels>{_PAGE_WORDS}?\s?{_LABELS_PATTERN})\)[.;,]?$"
 )
-_BARE = re.compile(rf"(?i)^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$")
+_BARE_ENTRY = re.compile(
+    rf"(?i)^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS_PATTERN})$"
+)
 # Entries run into a sentence follow each other without a gap.
 _RUN_IN = re.compile(
     r"(?i)(?P<title>[^·]{1,89}?(?:[^·\s]|(?<=\S)\s))\s*"
-    rf"(?:\(|,\s*(?=p))(?P<labels>(?:(?:pages?|p\.)\s*)?{_LABELS})\)?"
+    rf"(?:\(|,\s*(?=p))(?P<labels>(?:(?:pages?|p\.)\s*)?{_LABELS_PATTERN})\)?"
     r"[\s.,;:—–]*(?:(?:and|et)\s)?"
 )
 # Labels between middle dots stand all before the titles or all behind them.
 _DOTTED = (
-    re.compile(rf"(?i)^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$"),
-    re.compile(rf"(?i)^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?"),
+    re.compile(rf"(?i)^(?P<labels>{_LABELS_PATTERN})\s(?P<title>\D.{{1,90}}?)\.?$"),
+    re.compile(rf"(?i)^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS_PATTERN})\b\.?"),
 )
 _LINKED = re.compile(
     r"(?i)[^\[\]]*+\[(?P<title>[^\[\]]{1,150})\]\(#(?:page|pg|p|seite)[-_]?(?P<labels>\d{1,3})\)"
 )
-_MARK = re.compile(
+_LINE_MARK = re.compile(
     r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+)?"
 )
 _MARKUP = re.compile(
@@ -71,7 +75,7 @@ def plain_line(line: str) -> str:
       >>> plain_line("- **Phone:** [0800 123 4567](tel:08001234567)[^1]")
       'Phone: 0800 123 4567'
     """
-    return _unmarked(_MARK.sub("", line, count=1)).strip()
+    return _unmarked(_LINE_MARK.sub("", line, count=1)).strip()
 
 
 def _unmarked(line: str) -> str:
@@ -90,7 +94,10 @@ class Listed(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Lines that may be a table of contents, and how surely they are one: `WEAK` to `LED_UP`."""
+    """Lines that may be a table of contents.
+
+    strength: how surely they are one, from `WEAK_EVIDENCE` to `LED_UP_EVIDENCE`.
+    """
 
     entries: tuple[Listed, ...]
     strength: int
@@ -102,15 +109,22 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
     Args:
       intro: what leads up to one that is run into a sentence.
     """
-    parts = pieces(text)
-    for is_row, rows in groupby(parts, lambda piece: piece.kind in {"row", "head"}):
+    text_pieces = pieces(text)
+    for is_row, table_rows in groupby(text_pieces, lambda piece: piece.kind in {"row", "head"}):
         if is_row:
-            yield _table_layout(list(rows))
-    prose = [piece.text for piece in parts if piece.kind == "prose"]
-    for texts, form, strength in (*_run_in(prose, intro), *_listed(text)):
-        entries = tuple(entry for line in texts for entry in _printed(form, line))
-        says_page = all(_PAGE.match(entry.labels) for entry in entries)
-        yield Layout(entries, strength + says_page)
+            yield _table_layout(list(table_rows))
+    prose_texts = [piece.text for piece in text_pieces if piece.kind == "prose"]
+    for entry_texts, entry_pattern, evidence_strength in (
+        *_run_in(prose_texts, intro),
+        *_listed(text),
+    ):
+        printed_entries = tuple(
+            printed_entry
+            for entry_text in entry_texts
+            for printed_entry in _printed(entry_pattern, entry_text)
+        )
+        says_page = all(_PAGE_WORD.match(printed_entry.labels) for printed_entry in printed_entries)
+        yield Layout(printed_entries, evidence_strength + says_page)
 
 
 _Rows = Iterator[tuple[Sequence[str], re.Pattern[str], int]]
@@ -118,57 +132,85 @@ _Rows = Iterator[tuple[Sequence[str], re.Pattern[str], int]]
 
 def _run_in(prose: Sequence[str], intro: re.Pattern[str]) -> _Rows:
     """Texts with entries in a sentence, how each prints them, and how surely."""
-    joined = " ".join(prose)
-    lead = intro.search(joined)
-    if lead:
-        yield [joined[lead.end() :]], _RUN_IN, SURE
-    for line in prose:
-        lead = intro.search(line)
-        dotted = [part.strip() for part in line[lead.end() if lead else 0 :].split("·")]
-        yield from ((dotted, form, SURE) for form in _DOTTED if all(map(form.match, dotted)))
+    joined_prose = " ".join(prose)
+    intro_match = intro.search(joined_prose)
+    if intro_match:
+        yield [joined_prose[intro_match.end() :]], _RUN_IN, SURE_EVIDENCE
+    for prose_text in prose:
+        intro_match = intro.search(prose_text)
+        dotted_parts = [
+            dotted_part.strip()
+            for dotted_part in prose_text[intro_match.end() if intro_match else 0 :].split("·")
+        ]
+        yield from (
+            (dotted_parts, dotted_pattern, SURE_EVIDENCE)
+            for dotted_pattern in _DOTTED
+            if all(map(dotted_pattern.match, dotted_parts))
+        )
 
 
 def _listed(text: str) -> _Rows:
     """Texts with an entry each, or entries in columns, how they print them, and how surely."""
-    lines = [
-        line.rstrip("\\ ")  # a break of Markdown
-        for line in text.splitlines()
-        if line.strip() and len(line) <= _LONGEST and not line.lstrip().startswith(("|", "#"))
+    text_lines = [
+        text_line.rstrip("\\ ")  # a break of Markdown
+        for text_line in text.splitlines()
+        if text_line.strip()
+        and len(text_line) <= _MAX_LINE_LENGTH
+        and not text_line.lstrip().startswith(("|", "#"))
     ]
-    bare = [plain_line(line) for line in lines]
-    yield bare, _ITEM, PRINTED
-    yield [_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, PRINTED
-    yield bare, _BRACKETED, PRINTED
-    yield bare, _BARE, WEAK
-    yield lines, _LINKED, WEAK
+    bare_lines = [plain_line(text_line) for text_line in text_lines]
+    yield bare_lines, _ITEM_ENTRY, PRINTED_EVIDENCE
+    yield (
+        [_unmarked(text_line).lstrip("-*+•> \t") for text_line in text_lines],
+        _LED,
+        PRINTED_EVIDENCE,
+    )
+    yield bare_lines, _BRACKETED, PRINTED_EVIDENCE
+    yield bare_lines, _BARE_ENTRY, WEAK_EVIDENCE
+    yield text_lines, _LINKED, WEAK_EVIDENCE
 
 
-def _printed(form: re.Pattern[str], text: str) -> Iterator[Listed]:
+def _printed(entry_pattern: re.Pattern[str], text: str) -> Iterator[Listed]:
     """Entries that follow each other from the beginning of a text without a gap."""
-    at = 0
-    while match := form.match(text, at):
-        at = match.end()
-        yield Listed(_unmarked(match["title"]).strip(" ,:;–—\t"), match["labels"].strip())
+    text_position = 0
+    while entry_match := entry_pattern.match(text, text_position):
+        text_position = entry_match.end()
+        yield Listed(
+            _unmarked(entry_match["title"]).strip(" ,:;–—\t"), entry_match["labels"].strip()
+        )
 
 
-def _table_layout(rows: Sequence[Piece]) -> Layout:
+def _table_layout(table_rows: Sequence[Piece]) -> Layout:
     """Rows with a column of pages: the last or the first, as its head says.
 
     Or the last, whose cells look like pages.
     """
-    first, last = (
-        rows[0].kind == "head" and _PAGE_HEAD.search(plain_line(rows[0].cells[at])) is not None
-        for at in (0, -1)
+    is_page_first, is_page_last = (
+        table_rows[0].kind == "head"
+        and _PAGE_HEAD.search(plain_line(table_rows[0].cells[cell_index])) is not None
+        for cell_index in (0, -1)
     )
-    cells = [row.cells[1:] + row.cells[:1] if first and not last else row.cells for row in rows]
-    printed = (
-        Listed(plain_line(" ".join(filter(None, titles))), plain_line(label))
-        for *titles, label in cells
+    ordered_cells = [
+        table_row.cells[1:] + table_row.cells[:1]
+        if is_page_first and not is_page_last
+        else table_row.cells
+        for table_row in table_rows
+    ]
+    printed_entries = (
+        Listed(plain_line(" ".join(filter(None, title_cells))), plain_line(label_cell))
+        for *title_cells, label_cell in ordered_cells
     )
-    entries = tuple(each for each in printed if each.title and _RANGE.match(each.labels))
+    page_entries = tuple(
+        printed_entry
+        for printed_entry in printed_entries
+        if printed_entry.title and _LABEL_RANGE.match(printed_entry.labels)
+    )
     # a head of other words may be the one row without a page
-    is_column = max(map(len, cells)) <= 3 and len(entries) >= len(rows) - 1
-    return Layout(entries if first or last or is_column else (), PRINTED + (first or last))
+    is_column = max(map(len, ordered_cells)) <= 3 and len(page_entries) >= len(table_rows) - 1
+    return Layout(
+        page_entries if is_page_first or is_page_last or is_column else (),
+        PRINTED_EVIDENCE + (is_page_first or is_page_last),
+    )
 
 
 def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
@@ -179,11 +221,11 @@ def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
     Args:
       pages: labels that the pages carry.
     """
-    written = re.sub(r"\s?[-–]\s?", "-", labels)
-    if _IN_PARTS.fullmatch(written) and any(map(_IN_PARTS.fullmatch, pages)):
-        return [written]
-    first, last = _RANGE.findall(labels)[0]
-    is_range = first.isdecimal() and last.isdecimal()
-    if is_range and 0 < int(last) - int(first) <= _WIDEST:
-        return [str(number) for number in range(int(first), int(last) + 1)]
-    return [first]
+    written_labels = re.sub(r"\s?[-–]\s?", "-", labels)
+    if _IN_PARTS.fullmatch(written_labels) and any(map(_IN_PARTS.fullmatch, pages)):
+        return [written_labels]
+    first_label, last_label = _LABEL_RANGE.findall(labels)[0]
+    is_range = first_label.isdecimal() and last_label.isdecimal()
+    if is_range and 0 < int(last_label) - int(first_label) <= _MAX_PAGE_RANGE:
+        return [str(page_number) for page_number in range(int(first_label), int(last_label) + 1)]
+    return [first_label]

@@ -42,7 +42,7 @@ from raglab.words.canonical import canonical_json, digest, utc_text
 
 Versions: TypeAlias = tuple[ClarificationDefault, ...]
 Signal: TypeAlias = tuple[str, str, str | None]  # value, signal's name, what it was corrected to
-NO_SIGNAL: Signal = ("", "", None)
+EMPTY_SIGNAL: Signal = ("", "", None)
 
 
 def fold(
@@ -60,19 +60,26 @@ def fold(
         found).
       learner: settings that the change names.
     """
-    at = datetime.fromisoformat(change["at"])
-    row = rows.get(change["row_id"]) or empty_row(RowKey(*change["key"]), at)
+    change_time = datetime.fromisoformat(change["at"])
+    changed_row = rows.get(change["row_id"]) or empty_row(RowKey(*change["key"]), change_time)
     row_split = None if change["found"] is None else stored_split(change["found"])
     if change["kind"] == "met":
-        return (met(row, now=at),)
+        return (met(changed_row, now=change_time),)
     if change["kind"] == "signal":
-        vote = (change["value"], change["signal"], change["corrected_to"])
+        signal_vote = (change["value"], change["signal"], change["corrected_to"])
         conditions = change["conditions"] or None
-        return (update(row, *vote, now=at, conditions=conditions, learner=learner),)
+        return (
+            update(
+                changed_row, *signal_vote, now=change_time, conditions=conditions, learner=learner
+            ),
+        )
     if row_split is None:
-        return (looked(row),)
-    children = split(row, row_split, now=at, learner=learner)
-    return (looked(row, row_split), *(child for child in children if child.row_id not in rows))
+        return (looked(changed_row),)
+    split_rows = split(changed_row, row_split, now=change_time, learner=learner)
+    return (
+        looked(changed_row, row_split),
+        *(split_row for split_row in split_rows if split_row.row_id not in rows),
+    )
 
 
 def row_id_of_key(key: RowKey) -> str:
@@ -82,20 +89,22 @@ def row_id_of_key(key: RowKey) -> str:
 
 def empty_row(key: RowKey, now: datetime) -> ClarificationDefault:
     """Row without a vote."""
-    target_field, doctype, conditions = key
-    return init(target_field, doctype, dict(conditions) or None, now=now)
+    target_field, doctype, row_conditions = key
+    return init(target_field, doctype, dict(row_conditions) or None, now=now)
 
 
 def row_versions(
     log: Entries, changes: Iterable[Mapping[str, Any]]
 ) -> Iterator[ClarificationDefault]:
     """Versions that changes make, in order; of a row they begin with its first or its parent's."""
-    learners: dict[str, DefaultLearner] = {}
-    rows: dict[str, ClarificationDefault] = {}
+    learners_by_id: dict[str, DefaultLearner] = {}
+    rows_by_id: dict[str, ClarificationDefault] = {}
     for change in changes:
-        for version in fold(rows, change, learner_of(log, change["learner"], learners)):
-            rows[version.row_id] = version
-            yield version
+        for row_version in fold(
+            rows_by_id, change, learner_of(log, change["learner"], learners_by_id)
+        ):
+            rows_by_id[row_version.row_id] = row_version
+            yield row_version
 
 
 def lineage(log: Entries, row_id: str, until: int) -> list[dict[str, Any]]:
@@ -104,92 +113,107 @@ def lineage(log: Entries, row_id: str, until: int) -> list[dict[str, Any]]:
     Args:
       until: number of the last event that counts.
     """
-    changes: dict[str, list[dict[str, Any]]] = {}
-    while row_id not in changes:
-        changes[row_id] = list(log.rows(CHANGES, row_id=row_id, until=until))
-        first = next(log.rows(VERSIONS, row_id=row_id), {"cause": 0})
-        cause = log.row(CHANGES, until=int(first["cause"]))
-        row_id = row_id if cause is None else cause["row_id"]
-    return sorted(chain.from_iterable(changes.values()), key=lambda change: int(change["seq"]))
+    changes_by_row: dict[str, list[dict[str, Any]]] = {}
+    while row_id not in changes_by_row:
+        changes_by_row[row_id] = list(log.rows(CHANGES, row_id=row_id, until=until))
+        first_version = next(log.rows(VERSIONS, row_id=row_id), {"cause": 0})
+        cause_change = log.row(CHANGES, until=int(first_version["cause"]))
+        row_id = row_id if cause_change is None else cause_change["row_id"]
+    return sorted(
+        chain.from_iterable(changes_by_row.values()), key=lambda change: int(change["seq"])
+    )
 
 
 def _append_change(
     log: Entries,
-    kind: str,
+    change_kind: str,
     key: RowKey,
     *,
     request_id: str,
     learner: DefaultLearner,
     at: datetime,
-    once: list[Any],
-    signal: Signal = NO_SIGNAL,
+    change_identity: list[Any],
+    signal: Signal = EMPTY_SIGNAL,
     conditions: Mapping[str, str] | None = None,
     row_split: Split | None = None,
 ) -> Versions:
     """Add a change and the versions that it makes, as `fold` gives them; () where it came before.
 
     Args:
-      once: what tells the change from all others.
+      change_identity: what tells the change from all others.
     """
-    once_digest = digest(canonical_json(once), 32)
+    once_digest = digest(canonical_json(change_identity), 32)
     if log.row(CHANGES, once=once_digest) is not None:
         return ()
-    moment, row_id = utc_text(at), row_id_of_key(key)
-    value, name, corrected_to = signal
-    change = {
-        "at": moment,
-        "kind": kind,
+    time_text, row_id = utc_text(at), row_id_of_key(key)
+    signal_value, signal_name, corrected_to = signal
+    change_row = {
+        "at": time_text,
+        "kind": change_kind,
         "request_id": request_id,
         "row_id": row_id,
         "key": [*key[:2], dict(key.sub_conditions)],
-        "value": value,
-        "signal": name,
+        "value": signal_value,
+        "signal": signal_name,
         "corrected_to": corrected_to,
         "conditions": dict(conditions or {}),
-        "learner": record_learner(log, learner, moment),
+        "learner": record_learner(log, learner, time_text),
         "found": None if row_split is None else row_split._asdict(),
         "once": once_digest,
     }
-    before = current_rows(log, **({"row_id": row_id} if row_split is None else {}))
-    versions = fold({row.row_id: row for row in before}, change, learner)
-    cause = log.add(CHANGES, change)
-    for row in versions:
-        body = row.model_dump(mode="json")
-        about = {name: body[name] for name in ("target_field", "doctype")}
-        about |= {"row_id": row.row_id, "body": body}
-        log.keep(CURRENT, about)
-        about |= {name: body[name] for name in ("version", "confidence", "sample_size")}
-        named = f"{row.row_id}.{row.version}"
-        log.add(VERSIONS, {"at": moment, "of": named, "cause": cause, **about})
-    return versions
+    earlier_rows = current_rows(log, **({"row_id": row_id} if row_split is None else {}))
+    new_versions = fold(
+        {row_version.row_id: row_version for row_version in earlier_rows}, change_row, learner
+    )
+    change_number = log.add(CHANGES, change_row)
+    for row_version in new_versions:
+        row_body = row_version.model_dump(mode="json")
+        row_fields = {
+            signal_name: row_body[signal_name] for signal_name in ("target_field", "doctype")
+        }
+        row_fields |= {"row_id": row_version.row_id, "body": row_body}
+        log.keep(CURRENT, row_fields)
+        row_fields |= {
+            signal_name: row_body[signal_name]
+            for signal_name in ("version", "confidence", "sample_size")
+        }
+        version_name = f"{row_version.row_id}.{row_version.version}"
+        log.add(
+            VERSIONS, {"at": time_text, "of": version_name, "cause": change_number, **row_fields}
+        )
+    return new_versions
 
 
-def current_rows(log: Entries, **where: Any) -> Versions:  # noqa: ANN401 - values of columns
+def current_rows(log: Entries, **column_values: Any) -> Versions:  # noqa: ANN401 - values of columns
     """Latest versions of the rows that have these values, in a fixed order.
 
     Raises:
       InputError: a row of the log is none.
     """
     with as_written():
-        bodies = (row["body"] for row in log.rows(CURRENT, **where))
-        return _in_order(map(ClarificationDefault.model_validate, bodies))
+        row_bodies = (stored_row["body"] for stored_row in log.rows(CURRENT, **column_values))
+        return _in_order(map(ClarificationDefault.model_validate, row_bodies))
 
 
 def rebuilt_rows(log: Entries) -> Versions:
     """Rows from their changes alone."""
-    return _in_order({row.row_id: row for row in row_versions(log, log.rows(CHANGES))}.values())
+    return _in_order(
+        {
+            row_version.row_id: row_version for row_version in row_versions(log, log.rows(CHANGES))
+        }.values()
+    )
 
 
-def _in_order(rows: Iterable[ClarificationDefault]) -> Versions:
+def _in_order(default_rows: Iterable[ClarificationDefault]) -> Versions:
     """Rows by field and doctype, the general before the specific."""
     return tuple(
         sorted(
-            rows,
-            key=lambda row: (
-                row.target_field,
-                row.doctype,
-                len(row.sub_conditions),
-                canonical_json(row.sub_conditions),
+            default_rows,
+            key=lambda default_row: (
+                default_row.target_field,
+                default_row.doctype,
+                len(default_row.sub_conditions),
+                canonical_json(default_row.sub_conditions),
             ),
         )
     )
@@ -201,11 +225,17 @@ def record_request(
     """Row after a request came to it, which counts once."""
     row_key = RowKey(*key)
     row_id = row_id_of_key(row_key)
-    once = [request_id, row_id, "met"]
-    versions = _append_change(
-        log, "met", row_key, request_id=request_id, learner=learner, at=at, once=once
+    change_identity = [request_id, row_id, "met"]
+    new_versions = _append_change(
+        log,
+        "met",
+        row_key,
+        request_id=request_id,
+        learner=learner,
+        at=at,
+        change_identity=change_identity,
     )
-    return (versions or current_rows(log, row_id=row_id))[0]
+    return (new_versions or current_rows(log, row_id=row_id))[0]
 
 
 def record_signal(
@@ -225,29 +255,37 @@ def record_signal(
     now: a vote cast under a condition goes to the row of that condition, and does not pull the
     parent.
     """
-    row_key = target_field, doctype, own = RowKey(*key)
-    value, name, corrected_to = signal
+    row_key = target_field, doctype, key_conditions = RowKey(*key)
+    signal_value, signal_name, corrected_to = signal
     # A request may turn down several values, one after the other; it accepts or names one.
-    about = [value] if name == "explicit_no" else []
-    once = [request_id, row_id_of_key(row_key), name, *about]
-    rows = current_rows(log, target_field=target_field, doctype=doctype)
-    specific = [row for row in rows if own.items() < row.sub_conditions.items()]
-    at_condition = lookup(specific, target_field, doctype, {**conditions, **own})
-    if at_condition is not None:
-        row_key = row_key._replace(sub_conditions=at_condition.sub_conditions)
-    append = partial(
+    value_identity = [signal_value] if signal_name == "explicit_no" else []
+    change_identity = [request_id, row_id_of_key(row_key), signal_name, *value_identity]
+    field_rows = current_rows(log, target_field=target_field, doctype=doctype)
+    specific_rows = [
+        changed_row
+        for changed_row in field_rows
+        if key_conditions.items() < changed_row.sub_conditions.items()
+    ]
+    condition_row = lookup(specific_rows, target_field, doctype, {**conditions, **key_conditions})
+    if condition_row is not None:
+        row_key = row_key._replace(sub_conditions=condition_row.sub_conditions)
+    append_change = partial(
         _append_change, log, key=row_key, request_id=request_id, learner=learner, at=at
     )
-    versions = append("signal", once=once, signal=signal, conditions=conditions)
-    if not versions:
+    new_versions = append_change(
+        "signal", change_identity=change_identity, signal=signal, conditions=conditions
+    )
+    if not new_versions:
         return ()
-    row = versions[0]
-    accepted = value if name in {"explicit_yes", "implicit_ok"} else None
-    success = corrected_to if name == "explicit_no" else accepted
-    row_split = stratify(row, learner, success=success, conditions=conditions)
+    changed_row = new_versions[0]
+    accepted_value = signal_value if signal_name in {"explicit_yes", "implicit_ok"} else None
+    successful_value = corrected_to if signal_name == "explicit_no" else accepted_value
+    row_split = stratify(changed_row, learner, success=successful_value, conditions=conditions)
     if row_split is None:
-        return versions
-    return append("look", once=[row.row_id, row.looks, "look"], row_split=row_split)
+        return new_versions
+    return append_change(
+        "look", change_identity=[changed_row.row_id, changed_row.looks, "look"], row_split=row_split
+    )
 
 
 def pending_of(log: Entries, request_id: str) -> Pending | None:
@@ -255,37 +293,48 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
 
     None followed, or one after which it was shown again.
     """
-    row = log.row(CLARIFICATIONS, request_id=request_id)
-    if row is None:
+    clarification_row = log.row(CLARIFICATIONS, request_id=request_id)
+    if clarification_row is None:
         return None
     # A reply before the question was asked does not answer it; of those after it the second is the
     # last.
-    replies = list(log.rows(REPLIES, request_id=request_id, after=row["seq"]))
-    if replies:
-        last = log.row(DECISIONS, request_id=request_id)
-        if len(replies) > 1 or last is None or not last["clarified"]:
+    later_replies = list(log.rows(REPLIES, request_id=request_id, after=clarification_row["seq"]))
+    if later_replies:
+        last_decision = log.row(DECISIONS, request_id=request_id)
+        if len(later_replies) > 1 or last_decision is None or not last_decision["clarified"]:
             return None
-        if last["seq"] < replies[0]["seq"]:
+        if last_decision["seq"] < later_replies[0]["seq"]:
             return None
     # Texts may have been blanked since, and the request still takes its reply.
-    request = ClarificationRequest(
-        target_field=row["target_field"],
-        question_to_user=row["question_to_user"] or "(forgotten)",
-        candidate_values=row["candidates"],
-        proposed_default=row["proposed"],
-        proposed_default_reason=row["proposed_reason"],
-        audit=row["audit"] or {},
+    asked_request = ClarificationRequest(
+        target_field=clarification_row["target_field"],
+        question_to_user=clarification_row["question_to_user"] or "(forgotten)",
+        candidate_values=clarification_row["candidates"],
+        proposed_default=clarification_row["proposed"],
+        proposed_default_reason=clarification_row["proposed_reason"],
+        audit=clarification_row["audit"] or {},
     )
-    key = key_of_row(log, row["row_id"])
-    return Pending(request, row["kind"], key, row["conditions"], tuple(row["tried"]))
+    row_key = key_of_row(log, clarification_row["row_id"])
+    return Pending(
+        asked_request,
+        clarification_row["kind"],
+        row_key,
+        clarification_row["conditions"],
+        tuple(clarification_row["tried"]),
+    )
 
 
 def application_of(log: Entries, request_id: str) -> Application | None:
     """Default that was last applied silently to a request."""
-    row = log.row(APPLICATIONS, request_id=request_id)
-    if row is None:
+    application_row = log.row(APPLICATIONS, request_id=request_id)
+    if application_row is None:
         return None
-    return Application(row["value"], row["kind"], key_of_row(log, row["row_id"]), row["conditions"])
+    return Application(
+        application_row["value"],
+        application_row["kind"],
+        key_of_row(log, application_row["row_id"]),
+        application_row["conditions"],
+    )
 
 
 def key_of_row(log: Entries, row_id: str) -> RowKey:
@@ -294,10 +343,10 @@ def key_of_row(log: Entries, row_id: str) -> RowKey:
     Raises:
       ValueError: it has none.
     """
-    version = log.row(VERSIONS, row_id=row_id)
-    if version is None:
+    row_version = log.row(VERSIONS, row_id=row_id)
+    if row_version is None:
         refuse(
             "a row must come from a change in the log", repr(row_id), "meet it before it is used"
         )
     with as_written():
-        return RowKey(*(version["body"][name] for name in RowKey._fields))
+        return RowKey(*(row_version["body"][key_field] for key_field in RowKey._fields))

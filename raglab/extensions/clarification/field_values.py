@@ -22,16 +22,21 @@ from raglab.extensions.clarification.language_words import (
 )
 from raglab.extensions.clarification.question_parsing import wanted_kinds
 from raglab.extensions.clarification.statements import Statement, heading_of, statements, value_key
-from raglab.extensions.clarification.value_kinds import NAME, RANGE, TypedValue, values_in
+from raglab.extensions.clarification.value_kinds import (
+    NAME_PATTERN,
+    RANGE_JOINT,
+    TypedValue,
+    values_in,
+)
 from raglab.live.clarifier import FieldValue
 from raglab.values import Chunk
 from raglab.words.packs import GENERIC, FieldPattern, FieldReading, Pack, compile_expression
 from raglab.words.text import fold_case, sentences
 
 # kinds whose values change in time
-_CHANGING = frozenset({"amount", "percentage", "duration", "quantity", "number"})
-_NUMBERLESS = frozenset({"phone", "date", "email", "url"})  # kinds that no bare number is of
-_NAMES = frozenset({"person", "organisation"})  # kinds of a pack that are names
+_CHANGING_KINDS = frozenset({"amount", "percentage", "duration", "quantity", "number"})
+_NUMBERLESS_KINDS = frozenset({"phone", "date", "email", "url"})  # kinds that no bare number is of
+_NAME_KINDS = frozenset({"person", "organisation"})  # kinds of a pack that are names
 
 
 def read_value(
@@ -56,21 +61,29 @@ def read_value(
       >>> read_value("notice period", [Chunk("a", "Terms\nNotice period: 28 days", "a.md", 1)])
       FieldValue(value='28 days', quote='Notice period: 28 days')
     """
-    known, about = pack.fields.get(field), plain(about)
-    if known is None:
+    pack_field, about = pack.fields.get(field), plain(about)
+    if pack_field is None:
         return _only(_by_words(field, chunks, about))
-    reading = known.reading
-    if reading is None:
+    field_reading = pack_field.reading
+    if field_reading is None:
         return None
-    is_name = known.names or reading.kind in _NAMES or (reading.role and reading.kind is None)
-    whole = partial(_whole_name, chunks=chunks) if is_name else partial(_whole, kind=reading.kind)
-    stated = [
-        value
-        for pattern in reading.prose
-        if _is_asked(pattern, about)
-        for value in _by_pattern(pattern, whole, chunks)
+    is_name = (
+        pack_field.names
+        or field_reading.kind in _NAME_KINDS
+        or (field_reading.role and field_reading.kind is None)
+    )
+    whole_value = (
+        partial(_whole_name, chunks=chunks)
+        if is_name
+        else partial(_whole, value_kind=field_reading.kind)
+    )
+    pattern_values = [
+        pattern_value
+        for field_pattern in field_reading.prose
+        if _is_asked(field_pattern, about)
+        for pattern_value in _by_pattern(field_pattern, whole_value, chunks)
     ]
-    return _only((*stated, *_by_label(reading, chunks, is_name=bool(is_name))))
+    return _only((*pattern_values, *_by_label(field_reading, chunks, is_name=bool(is_name))))
 
 
 def _has(expression: str | None, text: str) -> bool:
@@ -78,47 +91,61 @@ def _has(expression: str | None, text: str) -> bool:
     return expression is not None and compile_expression(expression).search(text) is not None
 
 
-def _only(stated: Iterable[FieldValue]) -> FieldValue | None:
+def _only(field_values: Iterable[FieldValue]) -> FieldValue | None:
     """The first of some values where all are the same; None where they differ, or there is none."""
-    values = list(stated)
-    return values[0] if len({value_key(value.value) for value in values}) == 1 else None
+    value_list = list(field_values)
+    return (
+        value_list[0]
+        if len({value_key(field_value.value) for field_value in value_list}) == 1
+        else None
+    )
 
 
 # --- patterns of a pack
 
 
-def _is_asked(pattern: FieldPattern, about: str) -> bool:
+def _is_asked(field_pattern: FieldPattern, question_text: str) -> bool:
     """Whether the words of a question are those that a pattern is for."""
     return not any(
-        words is not None and bool(whole_words([words]).search(about)) != is_wanted
-        for words, is_wanted in ((pattern.asked, True), (pattern.unasked, False))
+        pattern_words is not None
+        and bool(whole_words([pattern_words]).search(question_text)) != is_required
+        for pattern_words, is_required in (
+            (field_pattern.asked, True),
+            (field_pattern.unasked, False),
+        )
     )
 
 
 def _by_pattern(
-    pattern: FieldPattern, whole: Callable[[str, int, int], str | None], chunks: Sequence[Chunk]
+    field_pattern: FieldPattern,
+    whole_value: Callable[[str, int, int], str | None],
+    chunks: Sequence[Chunk],
 ) -> Iterator[FieldValue]:
     """Whole values that a pack's pattern matches, in the sentences and sections where it holds."""
-    form = compile_expression(pattern.match, case=True)
+    value_pattern = compile_expression(field_pattern.match, case=True)
     for chunk in chunks:
-        if pattern.under is not None and not _has(pattern.under, heading_of(chunk)):
+        if field_pattern.under is not None and not _has(field_pattern.under, heading_of(chunk)):
             continue
         for sentence in sentences(chunk.full_text):
-            match = form.search(sentence)
+            value_match = value_pattern.search(sentence)
             if (
-                match is None
-                or not match["value"]
-                or _has(pattern.without, sentence)
+                value_match is None
+                or not value_match["value"]
+                or _has(field_pattern.without, sentence)
                 or expression("void").search(plain(sentence))
             ):
                 continue
-            value = whole(sentence, *match.span("value"))
+            matched_value = whole_value(sentence, *value_match.span("value"))
             # The year of a period is printed with its end: `from 1 January to 31 December 2025`.
-            year = match.groupdict().get("year")
-            if value is not None and year and not _YEAR.search(value):
-                value = f"{value} {year}"
-            if value is not None:
-                yield FieldValue(value, sentence)
+            matched_year = value_match.groupdict().get("year")
+            if (
+                matched_value is not None
+                and matched_year
+                and not _YEAR_DIGITS.search(matched_value)
+            ):
+                matched_value = f"{matched_value} {matched_year}"
+            if matched_value is not None:
+                yield FieldValue(matched_value, sentence)
 
 
 # --- labels of a pack
@@ -128,42 +155,47 @@ def _by_label(
     reading: FieldReading, chunks: Sequence[Chunk], *, is_name: bool
 ) -> Iterator[FieldValue]:
     """Values beside the labels or the role of a field."""
-    form = compile_expression(whole_words(map(_bare_expression, reading.labels)).pattern)
-    role = reading.role and _bare_expression(reading.role)
+    label_pattern = compile_expression(whole_words(map(_bare_expression, reading.labels)).pattern)
+    role_pattern = reading.role and _bare_expression(reading.role)
     for statement in statements(chunks):
-        is_role = statement.form == "role" and _has(role, plain(statement.label))
+        is_role = statement.form == "role" and _has(role_pattern, plain(statement.label))
         is_beside = is_role or _is_beside(
-            statement.label, form, in_sentence=statement.form == "sentence"
+            statement.label, label_pattern, in_sentence=statement.form == "sentence"
         )
         if not is_beside or _has(reading.without, statement.text) or _is_former(statement):
             continue
         # a value that changes over time, with a day from or until which it holds
-        if statement.kind in _CHANGING and "date" in {
-            value.kind for value in values_in(statement.text)
+        if statement.kind in _CHANGING_KINDS and "date" in {
+            label_value.kind for label_value in values_in(statement.text)
         }:
             continue
-        value = _name_of(statement) if is_name else _typed_value(statement, reading.kind)
-        if value is not None:
-            yield FieldValue(value, statement.text)
+        label_value = _name_of(statement) if is_name else _typed_value(statement, reading.kind)
+        if label_value is not None:
+            yield FieldValue(label_value, statement.text)
 
 
 @lru_cache(maxsize=1 << 12)
 def _bare_expression(expression: str) -> str:
     """An expression without accents, as the texts that it is searched in are."""
-    return "".join(char if char.isascii() else fold_case(char) for char in expression)
+    return "".join(
+        character if character.isascii() else fold_case(character) for character in expression
+    )
 
 
 @lru_cache(maxsize=1 << 12)
-def _is_beside(label: str, form: re.Pattern[str], *, in_sentence: bool) -> bool:
+def _is_beside(label: str, label_pattern: re.Pattern[str], *, in_sentence: bool) -> bool:
     """Whether a field's name is all that a label says, but for small words.
 
     In a sentence, what stands before the name is not of it where an article parts them.
     """
-    text = plain(label)
-    for match in form.finditer(text):
-        before, after = text[: match.start()], text[match.end() :]
-        is_parted = in_sentence and {*before.split()[-1:]} & {*entries("determiners")}
-        if not _content(after) and (is_parted or not _content(before)):
+    plain_label = plain(label)
+    for label_match in label_pattern.finditer(plain_label):
+        text_before, text_after = (
+            plain_label[: label_match.start()],
+            plain_label[label_match.end() :],
+        )
+        is_parted = in_sentence and {*text_before.split()[-1:]} & {*entries("determiners")}
+        if not _content(text_after) and (is_parted or not _content(text_before)):
             return True
     return False
 
@@ -176,32 +208,46 @@ def _content(text: str) -> bool:
 @lru_cache(maxsize=1)
 def _fillers() -> frozenset[str]:
     """Stems of words that say nothing of what a value is."""
-    return frozenset(stem for entry in entries("stating") for stem in stems(entry))
+    return frozenset(
+        entry_stem for list_entry in entries("stating") for entry_stem in stems(list_entry)
+    )
 
 
 def _is_former(statement: Statement) -> bool:
     """Whether a statement says that its value held once."""
-    text = plain(statement.text)
-    return any(expression(key).search(text) for key in ("lapsed", "older"))
+    plain_text = plain(statement.text)
+    return any(expression(list_name).search(plain_text) for list_name in ("lapsed", "older"))
 
 
-def _typed_value(statement: Statement, kind: str | None) -> str | None:
+def _typed_value(statement: Statement, value_kind: str | None) -> str | None:
     """The only value of a kind that a row, line or clause states, whole."""
-    if kind in {None, "text"}:
+    if value_kind in {None, "text"}:
         return statement.value
-    typed = [value for value in values_in(statement.value) if value.kind == kind]
-    if len({value.text for value in typed}) != 1:
+    typed_values = [value for value in values_in(statement.value) if value.kind == value_kind]
+    if len({value.text for value in typed_values}) != 1:
         return None
-    start = statement.text.find(statement.value)
-    if start < 0:
-        return typed[0].text
-    return _whole(statement.text, start + typed[0].start, start + typed[0].end, kind)
+    value_start = statement.text.find(statement.value)
+    if value_start < 0:
+        return typed_values[0].text
+    return _whole(
+        statement.text,
+        value_start + typed_values[0].start,
+        value_start + typed_values[0].end,
+        value_kind,
+    )
 
 
 def _name_of(statement: Statement) -> str | None:
     """The only name that a row, line or clause states."""
-    names = {match[0] for match in re.finditer(NAME, statement.value)}
-    return next((name for name in names if len(names) == 1 and not _is_post(name)), None)
+    name_set = {name_match[0] for name_match in re.finditer(NAME_PATTERN, statement.value)}
+    return next(
+        (
+            stated_name
+            for stated_name in name_set
+            if len(name_set) == 1 and not _is_post(stated_name)
+        ),
+        None,
+    )
 
 
 def _is_post(name: str) -> bool:
@@ -209,7 +255,7 @@ def _is_post(name: str) -> bool:
     return expression("posts").match(plain(name)) is not None
 
 
-def _whole_name(text: str, start: int, end: int, chunks: Sequence[Chunk]) -> str | None:
+def _whole_name(text: str, name_start: int, name_end: int, chunks: Sequence[Chunk]) -> str | None:
     """A name of a text with an article that is part of it.
 
     None where it is of a post.
@@ -217,109 +263,149 @@ def _whole_name(text: str, start: int, end: int, chunks: Sequence[Chunk]) -> str
     At the beginning of a sentence an article is part of a name where the tags of the document print
     both, and none where its text has the name without.
     """
-    name = re.sub(r"\s(?:Le|La|Les|The|Au|Du)$", "", text[start:end].strip())
-    if _is_post(name):
+    bare_name = re.sub(r"\s(?:Le|La|Les|The|Au|Du)$", "", text[name_start:name_end].strip())
+    if _is_post(bare_name):
         return None
-    tags = {value for chunk in chunks for value in chunk.tags.values() if isinstance(value, str)}
-    whole = text[:start] + name
-    if whole != name and whole in tags and _ARTICLE.match(whole):
-        return whole
-    article = _ARTICLE.match(name)
-    if article and start == 0 and name not in tags:
-        bare = name[article.end() :]
-        alone = re.compile(rf"(?<!{re.escape(name[: article.end()])}){re.escape(bare)}")
-        return bare if any(alone.search(chunk.full_text) for chunk in chunks) else name
-    return name
+    tag_values = {
+        tag_value
+        for chunk in chunks
+        for tag_value in chunk.tags.values()
+        if isinstance(tag_value, str)
+    }
+    name_with_article = text[:name_start] + bare_name
+    if (
+        name_with_article != bare_name
+        and name_with_article in tag_values
+        and _NAME_ARTICLE.match(name_with_article)
+    ):
+        return name_with_article
+    article_match = _NAME_ARTICLE.match(bare_name)
+    if article_match and name_start == 0 and bare_name not in tag_values:
+        name_alone = bare_name[article_match.end() :]
+        alone_pattern = re.compile(
+            rf"(?<!{re.escape(bare_name[: article_match.end()])}){re.escape(name_alone)}"
+        )
+        return (
+            name_alone
+            if any(alone_pattern.search(chunk.full_text) for chunk in chunks)
+            else bare_name
+        )
+    return bare_name
 
 
 # --- whole values
 
 
-_ARTICLE = re.compile(r"(?:The|Le|La|Les)\s")
-_YEAR = re.compile(r"\d{4}")
-_RATE = re.compile(
+_NAME_ARTICLE = re.compile(r"(?:The|Le|La|Les)\s")
+_YEAR_DIGITS = re.compile(r"\d{4}")
+_RATE_SUFFIX = re.compile(
     r"\s?(?:/|per\b|an?\b|par\b|du\b|le\b)\s?(?:miles?|km|kilom[eè]tres?|kilometers?)\b",
     re.IGNORECASE,
 )
-_MORE = re.compile(r"\s(?:and\sa\s(?:half|quarter)|et\s(?:demie?|un\squart))\b", re.IGNORECASE)
-_EXTENSION = re.compile(r",?\s\(?(?:ext(?:ension)?|poste)\b\.?\s?\d{1,5}\)?", re.IGNORECASE)
-_COUNTRY = re.compile(r"(?<![\w-])\+?\d{1,3}[\s-](?=$)")
+_FRACTION_SUFFIX = re.compile(
+    r"\s(?:and\sa\s(?:half|quarter)|et\s(?:demie?|un\squart))\b", re.IGNORECASE
+)
+_PHONE_EXTENSION = re.compile(r",?\s\(?(?:ext(?:ension)?|poste)\b\.?\s?\d{1,5}\)?", re.IGNORECASE)
+_COUNTRY_CODE = re.compile(r"(?<![\w-])\+?\d{1,3}[\s-](?=$)")
 # what no number or word goes on beyond
-_BEGINNING = re.compile(r"(?<!\d[.,])(?:\b|(?=\W))")
-_END = re.compile(r"(?:\b|(?<=\W))(?![.,]\d)")
-_SUFFIX = {"amount": _RATE, "duration": _MORE, "phone": _EXTENSION}
+_VALUE_START = re.compile(r"(?<!\d[.,])(?:\b|(?=\W))")
+_VALUE_END = re.compile(r"(?:\b|(?<=\W))(?![.,]\d)")
+_SUFFIX_BY_KIND = {"amount": _RATE_SUFFIX, "duration": _FRACTION_SUFFIX, "phone": _PHONE_EXTENSION}
 
 
-def _whole(text: str, start: int, end: int, kind: str | None) -> str | None:
+def _whole(text: str, value_start: int, value_end: int, value_kind: str | None) -> str | None:
     """A value of a text with what belongs to it.
 
     None where its bounds cut a number or word, or a number is all.
     """
-    if not (_BEGINNING.match(text, start) and _END.match(text, end)):
+    if not (_VALUE_START.match(text, value_start) and _VALUE_END.match(text, value_end)):
         return None
-    values = values_in(text)
-    own = next((value for value in values if value.start <= start and end <= value.end), None)
-    if own is None:
-        return text[start:end].strip()
-    return None if own.kind == "number" and kind in _NUMBERLESS else _joined(text, own, values)
+    text_values = values_in(text)
+    enclosing_value = next(
+        (
+            text_value
+            for text_value in text_values
+            if text_value.start <= value_start and value_end <= text_value.end
+        ),
+        None,
+    )
+    if enclosing_value is None:
+        return text[value_start:value_end].strip()
+    return (
+        None
+        if enclosing_value.kind == "number" and value_kind in _NUMBERLESS_KINDS
+        else _joined(text, enclosing_value, text_values)
+    )
 
 
-def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | None:
+def _joined(text: str, typed_value: TypedValue, text_values: Sequence[TypedValue]) -> str | None:
     """A value with its rate's unit, its range's other end, or the numbers around a telephone's."""
-    start, end = own.start, own.end
-    suffix = _SUFFIX.get(own.kind)
-    more = suffix and suffix.match(text, end)
-    end = more.end() if more else end
-    if own.kind == "phone" and (country := _COUNTRY.search(text[:start])):
-        start = country.start()
-    if own.kind in {"quantity", "percentage"}:  # `5 °C to 40 °C`
-        start = next(
+    value_start, value_end = typed_value.start, typed_value.end
+    suffix_pattern = _SUFFIX_BY_KIND.get(typed_value.kind)
+    suffix_match = suffix_pattern and suffix_pattern.match(text, value_end)
+    value_end = suffix_match.end() if suffix_match else value_end
+    if typed_value.kind == "phone" and (country_match := _COUNTRY_CODE.search(text[:value_start])):
+        value_start = country_match.start()
+    if typed_value.kind in {"quantity", "percentage"}:  # `5 °C to 40 °C`
+        value_start = next(
             (
-                value.start
-                for value in values
-                if value.kind in {own.kind, "number"} and RANGE.fullmatch(text[value.end : start])
+                text_value.start
+                for text_value in text_values
+                if text_value.kind in {typed_value.kind, "number"}
+                and RANGE_JOINT.fullmatch(text[text_value.end : value_start])
             ),
-            start,
+            value_start,
         )
-        end = next(
+        value_end = next(
             (
-                value.end
-                for value in values
-                if value.kind == own.kind and RANGE.fullmatch(text[end : value.start])
+                text_value.end
+                for text_value in text_values
+                if text_value.kind == typed_value.kind
+                and RANGE_JOINT.fullmatch(text[value_end : text_value.start])
             ),
-            end,
+            value_end,
         )
-    return text[start:end].strip()
+    return text[value_start:value_end].strip()
 
 
 # --- words of the documents
-def _by_words(field: str, chunks: Sequence[Chunk], about: str) -> list[FieldValue]:
+def _by_words(field: str, chunks: Sequence[Chunk], question_text: str) -> list[FieldValue]:
     """Values of the kinds that a question asks for whose label is the field's words.
 
     Rows before sentences.
     """
-    words, kinds = stems(field.partition(":")[0].replace("_", " ")), wanted_kinds(about)
-    named = [
+    field_stems, asked_kinds = (
+        stems(field.partition(":")[0].replace("_", " ")),
+        wanted_kinds(question_text),
+    )
+    named_statements = [
         statement
         for statement in statements(chunks)
-        if words and _is_named(statement, words) and not _is_former(statement)
-        if not kinds or statement.kind in kinds
+        if field_stems and _is_named(statement, field_stems) and not _is_former(statement)
+        if not asked_kinds or statement.kind in asked_kinds
     ]
-    stated = meeting(about, named, chunks) or named
-    valued = [each for each in stated if each.kind != "number"]
-    rows = [each for each in valued if each.form != "sentence" and each.kind != "text"]
-    clauses = [each for each in valued if each.form == "sentence"]
-    return [FieldValue(statement.value, statement.text) for statement in rows or clauses]
+    met_statements = meeting(question_text, named_statements, chunks) or named_statements
+    valued_statements = [each for each in met_statements if each.kind != "number"]
+    row_statements = [
+        each for each in valued_statements if each.form != "sentence" and each.kind != "text"
+    ]
+    sentence_statements = [each for each in valued_statements if each.form == "sentence"]
+    return [
+        FieldValue(statement.value, statement.text)
+        for statement in row_statements or sentence_statements
+    ]
 
 
-def _is_named(statement: Statement, words: Sequence[str]) -> bool:
+def _is_named(statement: Statement, field_stems: Sequence[str]) -> bool:
     """Whether the name of a statement is that of the field.
 
     All its words, and no others but small ones.
     """
-    own = stems(statement.name)
-    more = {*own} - shared_stems(own, words)
-    return {*words} == shared_stems(words, own) and _fillers().issuperset(more)
+    name_stems = stems(statement.name)
+    further_stems = {*name_stems} - shared_stems(name_stems, field_stems)
+    return {*field_stems} == shared_stems(field_stems, name_stems) and _fillers().issuperset(
+        further_stems
+    )
 
 
 def is_quoted(quote: str, chunks: Sequence[Chunk]) -> Chunk | None:
@@ -334,8 +420,8 @@ def is_quoted(quote: str, chunks: Sequence[Chunk]) -> Chunk | None:
     bare_quote = _bare(quote)
     if not bare_quote:
         return None
-    form = re.compile(rf"(?<![\w.,]){re.escape(bare_quote)}(?!\w|[.,]\d)")
-    return next((chunk for chunk in chunks if form.search(_bare(chunk.full_text))), None)
+    quote_pattern = re.compile(rf"(?<![\w.,]){re.escape(bare_quote)}(?!\w|[.,]\d)")
+    return next((chunk for chunk in chunks if quote_pattern.search(_bare(chunk.full_text))), None)
 
 
 def _bare(text: str) -> str:

@@ -31,7 +31,7 @@ from raglab.extensions.clarification.question_parsing import (
     wanted_units,
 )
 from raglab.extensions.clarification.statements import Statement, statements, value_key
-from raglab.extensions.clarification.value_kinds import RANGE, values_in
+from raglab.extensions.clarification.value_kinds import RANGE_JOINT, values_in
 from raglab.live.clarifier import ParsedQuestion
 from raglab.values import Chunk
 from raglab.words.numerals import dates_in
@@ -39,29 +39,40 @@ from raglab.words.packs import GENERIC, Pack
 from raglab.words.tokeniser import split_words
 
 # what a word counts for, by where it stands
-LABEL, HEAD, TEXT, HEADING, FAR, RANK = 1.0, 0.9, 0.7, 0.6, 0.5, 0.1
-AS_GOOD = 0.97  # of the best score, with which another statement is as likely
-BOUND = 4  # letters by which bounds are of one kind
-OTHER_SIDE = 0.5  # of its score, for a statement that holds before or after what a question names
+LABEL_WEIGHT, HEAD_WEIGHT, TEXT_WEIGHT, HEADING_WEIGHT, DISTANT_WEIGHT, RANK_WEIGHT = (
+    1.0,
+    0.9,
+    0.7,
+    0.6,
+    0.5,
+    0.1,
+)
+EQUAL_SHARE = 0.97  # of the best score, with which another statement is as likely
+BOUND_PREFIX = 4  # letters by which bounds are of one kind
+OPPOSED_FACTOR = (
+    0.5  # of its score, for a statement that holds before or after what a question names
+)
 # Lists of words that are opposed: what a statement says of one side is no answer about the other.
-OPPOSED = (
+OPPOSED_LISTS = (
     ("larger", "smaller"),
     ("starting", "ending"),
     ("during", "once_over"),
     ("ahead", "once_over"),
     ("weekday", "weekend"),
 )
-MEASURES = frozenset({"amount", "percentage", "duration", "quantity", "number"})
-LIGHT = 0.25  # weight of a word that says what kind of value is meant
-SUMS = frozenset({"amount", "percentage"})  # kinds that `deposit`, `limit` and their like are of
+MEASURE_KINDS = frozenset({"amount", "percentage", "duration", "quantity", "number"})
+KIND_WORD_WEIGHT = 0.25  # weight of a word that says what kind of value is meant
+SUM_KINDS = frozenset(
+    {"amount", "percentage"}
+)  # kinds that `deposit`, `limit` and their like are of
 # what follows is not what it is
-_OF = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")
-YEARS = re.compile(r"(?:19|20)\d\d")
+_SPECIFIER = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")
+YEAR_PATTERN = re.compile(r"(?:19|20)\d\d")
 _FIGURE, _THOUSANDS = re.compile(r"\d+(?:[.,]\d+)?"), re.compile(r"(?<=\d)[., '](?=\d{3}(?!\d))")
-_SMALL = re.compile(r"(?<![\w.,])\d{1,3}(?![\w.,:%])")  # a figure that is no year
+_SMALL_FIGURE = re.compile(r"(?<![\w.,])\d{1,3}(?![\w.,:%])")  # a figure that is no year
 # lists of words before a measure that is the end of a range
-_BOUNDS = ("above", "at_least", "below", "at_most")
-TIME = re.compile(
+_BOUND_LISTS = ("above", "at_least", "below", "at_most")
+TIME_PATTERN = re.compile(
     r"(?:19|20)\d\d|(?<!\w)(?:from|until|till|since|before|after|depuis|jusqu|avant|apres|a "
     r"partir|a compter)"
 )
@@ -84,21 +95,34 @@ def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
     Args:
       text: of the question in plain letters.
     """
-    tags = [chunk.tags for chunk in documents]
-    names = _words(of.get(name, "") for of in tags for name in ("product", "vendor"))
-    titles = _words(f"{chunk.document} {chunk.tags.get('title', '')}" for chunk in documents)
-    called = re.findall(rf"(\w+) (?:{'|'.join(entries('holders'))})(?!\w)", text)
+    tags_by_chunk = [chunk.tags for chunk in documents]
+    document_names = _words(
+        chunk_tags.get(tag_name, "")
+        for chunk_tags in tags_by_chunk
+        for tag_name in ("product", "vendor")
+    )
+    title_words = _words(f"{chunk.document} {chunk.tags.get('title', '')}" for chunk in documents)
+    called_words = re.findall(rf"(\w+) (?:{'|'.join(entries('holders'))})(?!\w)", text)
     # words by which versions are told apart: of a date, of now, of before where there are several
-    keys = ("newer", "older") if len(set(map(version_stamp, documents))) > 1 else ("newer",)
-    times = _words(
+    time_lists = ("newer", "older") if len(set(map(version_stamp, documents))) > 1 else ("newer",)
+    time_words = _words(
         (
-            *(text[date.start : date.end] for date in dates_in(text)),
-            *(match[0] for key in keys for match in expression(key).finditer(text)),
+            *(text[named_date.start : named_date.end] for named_date in dates_in(text)),
+            *(
+                time_match[0]
+                for list_name in time_lists
+                for time_match in expression(list_name).finditer(text)
+            ),
         )
     )
-    times |= titles & {*called}  # `the Acme contract`
-    topic = tuple(word for word in topic_words(text) if word not in times)
-    return tuple(word for word in topic if word not in names) or topic
+    time_words |= title_words & {*called_words}  # `the Acme contract`
+    topic_without_times = tuple(
+        topic_word for topic_word in topic_words(text) if topic_word not in time_words
+    )
+    return (
+        tuple(topic_word for topic_word in topic_without_times if topic_word not in document_names)
+        or topic_without_times
+    )
 
 
 def _words(texts: Iterable[str]) -> frozenset[str]:
@@ -121,49 +145,65 @@ def candidates(
       hits: passages nearest to the question, the nearest first.
       synonyms: expressions by which documents name what the question asks for.
     """
-    kinds, units = wanted_kinds(text), wanted_units(text)
-    weight, is_kind = _weights(topic, documents), all(map(is_kind_word, topic))
-    if not is_kind and not weight:
+    asked_kinds, asked_units = wanted_kinds(text), wanted_units(text)
+    stem_weights, is_kind_alone = _weights(topic, documents), all(map(is_kind_word, topic))
+    if not is_kind_alone and not stem_weights:
         return []
-    matches = [
-        each
-        for each in statements(documents)
-        if (each.kind in kinds if kinds else each.kind != "text")
-        and (not units or any(unit in each.value for unit in units))
+    fitting = [
+        statement
+        for statement in statements(documents)
+        if (statement.kind in asked_kinds if asked_kinds else statement.kind != "text")
+        and (not asked_units or any(asked_unit in statement.value for asked_unit in asked_units))
     ]
-    if is_kind:
-        called = whole_words(synonyms)
-        matches = [
-            each
-            for each in matches
-            if called.search(plain(f"{each.label} {each.head} {each.heading}"))
-        ] or matches
-    rank = {chunk.chunk_id: 1.0 - place / (len(hits) + 1.0) for place, chunk in enumerate(hits)}
-    parts: dict[tuple[int, str, str], list[Statement]] = {}
-    for each in matches:
-        parts.setdefault((each.place, each.text, each.kind), []).append(each)
-    results = []
-    for each in matches:
-        chunk = documents[each.place]
-        share, words = _share(each, weight, chunk, parts[each.place, each.text, each.kind])
-        share *= OTHER_SIDE if _opposed(text, each, OPPOSED[2:]) else 1.0
-        if share > 0.0 or not weight:
-            score = share + RANK * rank.get(chunk.chunk_id, 0.0) if weight else 1.0
-            results.append(ScoredStatement(each, score, words))
-    return sorted(results, key=lambda candidate: -candidate.score)
+    if is_kind_alone:
+        synonym_pattern = whole_words(synonyms)
+        fitting = [
+            statement
+            for statement in fitting
+            if synonym_pattern.search(
+                plain(f"{statement.label} {statement.head} {statement.heading}")
+            )
+        ] or fitting
+    hit_ranks = {
+        chunk.chunk_id: 1.0 - hit_rank / (len(hits) + 1.0) for hit_rank, chunk in enumerate(hits)
+    }
+    siblings: dict[tuple[int, str, str], list[Statement]] = {}
+    for statement in fitting:
+        siblings.setdefault((statement.place, statement.text, statement.kind), []).append(statement)
+    scored = []
+    for statement in fitting:
+        chunk = documents[statement.place]
+        topic_share, named_words = _share(
+            statement,
+            stem_weights,
+            chunk,
+            siblings[statement.place, statement.text, statement.kind],
+        )
+        topic_share *= OPPOSED_FACTOR if _opposed(text, statement, OPPOSED_LISTS[2:]) else 1.0
+        if topic_share > 0.0 or not stem_weights:
+            score = (
+                topic_share + RANK_WEIGHT * hit_ranks.get(chunk.chunk_id, 0.0)
+                if stem_weights
+                else 1.0
+            )
+            scored.append(ScoredStatement(statement, score, named_words))
+    return sorted(scored, key=lambda candidate: -candidate.score)
 
 
 def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, float]:
     """Stems of the topic that the documents have, the rarer the heavier."""
-    texts = [stems(chunk.full_text) for chunk in documents]
-    weight = {}
-    for word in topic:
-        own = stem(word)
-        number = sum(any(meets(own, name) for name in text) for text in texts)
-        if number:
-            light = LIGHT if is_kind_word(word) else 1.0
-            weight[own] = light * (1.0 + math.log(len(texts) / number))
-    return weight
+    chunk_stems = [stems(chunk.full_text) for chunk in documents]
+    stem_weights = {}
+    for topic_word in topic:
+        topic_stem = stem(topic_word)
+        n_chunks = sum(
+            any(meets(topic_stem, chunk_stem) for chunk_stem in stems_of_chunk)
+            for stems_of_chunk in chunk_stems
+        )
+        if n_chunks:
+            kind_factor = KIND_WORD_WEIGHT if is_kind_word(topic_word) else 1.0
+            stem_weights[topic_stem] = kind_factor * (1.0 + math.log(len(chunk_stems) / n_chunks))
+    return stem_weights
 
 
 def needed_words(topic: Sequence[str]) -> frozenset[str]:
@@ -171,14 +211,14 @@ def needed_words(topic: Sequence[str]) -> frozenset[str]:
 
     Those that do not only say what kind of value is meant.
     """
-    return frozenset(stem(word) for word in topic if not is_kind_word(word)) or frozenset(
-        stem(word) for word in topic
-    )
+    return frozenset(
+        stem(topic_word) for topic_word in topic if not is_kind_word(topic_word)
+    ) or frozenset(stem(topic_word) for topic_word in topic)
 
 
 def _share(
     statement: Statement,
-    weight: Mapping[str, float],
+    stem_weights: Mapping[str, float],
     chunk: Chunk,
     siblings: Sequence[Statement],
 ) -> tuple[float, frozenset[str]]:
@@ -188,28 +228,49 @@ def _share(
       siblings: of its sentence and kind. What a clause says of one value it does not say of the
         next.
     """
-    several = statement.form == "sentence" and len(siblings) > 1
-    beside = " ".join(
-        f"{each.head} {each.label}" for each in siblings if each.value != statement.value
+    is_shared = statement.form == "sentence" and len(siblings) > 1
+    sibling_text = " ".join(
+        f"{sibling.head} {sibling.label}"
+        for sibling in siblings
+        if sibling.value != statement.value
     )
-    table = "" if statement.head else statement.table
-    own = frozenset(stems(statement.text)).difference(stems(beside) if several else ())
-    places = (
-        (LABEL, stems(statement.label)),
-        (HEAD, stems(statement.head)),
-        (FAR if several else TEXT, own),
-        (HEADING, stems(" ".join((statement.lead, table, statement.heading, *chunk.section)))),
+    table_name = "" if statement.head else statement.table
+    own_stems = frozenset(stems(statement.text)).difference(
+        stems(sibling_text) if is_shared else ()
     )
-    worth = {
-        word: next((worth for worth, names in places if shared_stems([word], names)), 0.0)
-        for word in weight
+    weighted_places = (
+        (LABEL_WEIGHT, stems(statement.label)),
+        (HEAD_WEIGHT, stems(statement.head)),
+        (DISTANT_WEIGHT if is_shared else TEXT_WEIGHT, own_stems),
+        (
+            HEADING_WEIGHT,
+            stems(" ".join((statement.lead, table_name, statement.heading, *chunk.section))),
+        ),
+    )
+    place_weights = {
+        topic_stem: next(
+            (
+                place_weights
+                for place_weights, place_stems in weighted_places
+                if shared_stems([topic_stem], place_stems)
+            ),
+            0.0,
+        )
+        for topic_stem in stem_weights
     }
-    if all(map(is_kind_word, weight)):
+    if all(map(is_kind_word, stem_weights)):
         # Where all that is asked for is a kind of value, no place that names it says more.
-        worth = {word: float(met > 0.0) for word, met in worth.items()}
-    total = sum(heavy * worth[word] for word, heavy in weight.items())
-    words = frozenset(word for word, met in worth.items() if met)
-    return total / (sum(weight.values()) or 1.0), words
+        place_weights = {
+            topic_stem: float(place_weight > 0.0)
+            for topic_stem, place_weight in place_weights.items()
+        }
+    named_weight = sum(
+        stem_weight * place_weights[topic_stem] for topic_stem, stem_weight in stem_weights.items()
+    )
+    named_stems = frozenset(
+        topic_stem for topic_stem, place_weight in place_weights.items() if place_weight
+    )
+    return named_weight / (sum(stem_weights.values()) or 1.0), named_stems
 
 
 def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
@@ -219,25 +280,35 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
     """
     if not ranked:
         return []
-    best, words = ranked[0], ranked[0].words
-    bar = AS_GOOD * max(best.score - RANK, 0.0)
-    near = [each for each in ranked if each.score >= bar and each.words >= words]
-    printed = [each for each in near if each.statement.form != "sentence"]
-    near = printed if printed and words else near
+    best_candidate, best_words = ranked[0], ranked[0].words
+    score_bar = EQUAL_SHARE * max(best_candidate.score - RANK_WEIGHT, 0.0)
+    near_best = [
+        candidate
+        for candidate in ranked
+        if candidate.score >= score_bar and candidate.words >= best_words
+    ]
+    printed_ones = [candidate for candidate in near_best if candidate.statement.form != "sentence"]
+    near_best = printed_ones if printed_ones and best_words else near_best
     # A heading that names the topic alone is of all that stands under it: a row that repeats it
     # means no more than others.
-    own = frozenset(stems(best.statement.heading))
-    if words and len(shared_stems(words, own)) == len(words) == len(own):
-        under = (best.statement.heading, "row")
-        near += [each for each in ranked if (each.statement.heading, each.statement.form) == under]
-    distinct: dict[tuple[str, str], ScoredStatement] = {}
-    for each in near:
-        key = value_key(each.statement.name), value_key(each.statement.value)
-        distinct.setdefault(key, each)
+    heading_stems = frozenset(stems(best_candidate.statement.heading))
+    if best_words and len(shared_stems(best_words, heading_stems)) == len(best_words) == len(
+        heading_stems
+    ):
+        heading_rows = (best_candidate.statement.heading, "row")
+        near_best += [
+            candidate
+            for candidate in ranked
+            if (candidate.statement.heading, candidate.statement.form) == heading_rows
+        ]
+    by_value: dict[tuple[str, str], ScoredStatement] = {}
+    for candidate in near_best:
+        value_name = value_key(candidate.statement.name), value_key(candidate.statement.value)
+        by_value.setdefault(value_name, candidate)
     # proposed first is what the question names by its label
     return sorted(
-        distinct.values(),
-        key=lambda each: not shared_stems(each.words, stems(each.statement.label)),
+        by_value.values(),
+        key=lambda candidate: not shared_stems(candidate.words, stems(candidate.statement.label)),
     )
 
 
@@ -253,29 +324,51 @@ def clear_statement(
     topic = own_topic(text, documents)
     if parsed.known("intent") not in {"lookup", None} or not wanted_kinds(text):
         return None
-    ranked = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
-    good = as_good(ranked)
-    timed = in_column(parsed, [each.statement for each in good], documents)
-    good = [each for each in good if each.statement in timed]
-    is_single = len({value_key(each.statement.value) for each in good}) == 1
-    is_single = is_single or all(unmet(text, each.statement, documents) for each in good)
+    ranked_candidates = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
+    best_candidates = as_good(ranked_candidates)
+    timed_statements = in_column(
+        parsed, [candidate.statement for candidate in best_candidates], documents
+    )
+    best_candidates = [
+        candidate for candidate in best_candidates if candidate.statement in timed_statements
+    ]
+    is_single = len({value_key(candidate.statement.value) for candidate in best_candidates}) == 1
+    is_single = is_single or all(
+        unmet(text, candidate.statement, documents) for candidate in best_candidates
+    )
     is_dated = parsed.known("date_scope") is not None
-    if not good or not is_single or (not is_dated and other_versions(good[0], ranked, documents)):
+    if (
+        not best_candidates
+        or not is_single
+        or (not is_dated and other_versions(best_candidates[0], ranked_candidates, documents))
+    ):
         return None
-    good = [each for each in good if not unaccounted(parsed, topic, each, documents, pack)]
-    if not good or good[0].statement.form != "sentence":
-        return good[0] if good else None
+    best_candidates = [
+        candidate
+        for candidate in best_candidates
+        if not unaccounted(parsed, topic, candidate, documents, pack)
+    ]
+    if not best_candidates or best_candidates[0].statement.form != "sentence":
+        return best_candidates[0] if best_candidates else None
     # A value's own clause must name some of the topic. Labels of several values in a sentence run
     # into each other: a single word does not tell which is meant.
-    known, statement = needed_words(topic), good[0].statement
-    is_own = not known or shared_stems(known, stems(statement.label))
-    return good[0] if is_own and (len(known) > 1 or len(own_values(statement)) == 1) else None
+    needed_stems, statement = needed_words(topic), best_candidates[0].statement
+    is_named = not needed_stems or shared_stems(needed_stems, stems(statement.label))
+    return (
+        best_candidates[0]
+        if is_named and (len(needed_stems) > 1 or len(own_values(statement)) == 1)
+        else None
+    )
 
 
 def own_values(statement: Statement) -> frozenset[str]:
     """Values of its kind in the text of a statement."""
-    values = values_in(statement.text)
-    return frozenset(value_key(each.text) for each in values if each.kind == statement.kind)
+    text_values = values_in(statement.text)
+    return frozenset(
+        value_key(text_value.text)
+        for text_value in text_values
+        if text_value.kind == statement.kind
+    )
 
 
 def unaccounted(
@@ -294,34 +387,59 @@ def unaccounted(
     of that kind.
     """
     statement, is_sum = candidate.statement, expression("amount").fullmatch
-    chunk, own = documents[statement.place], plain(f"{statement.label} {statement.head}")
-    tags = map(str, chunk.tags.values())
-    above = " ".join((statement.lead, statement.heading, statement.table, *chunk.section, *tags))
+    chunk, label_text = documents[statement.place], plain(f"{statement.label} {statement.head}")
+    tag_texts = map(str, chunk.tags.values())
+    context_text = " ".join(
+        (statement.lead, statement.heading, statement.table, *chunk.section, *tag_texts)
+    )
     question, text = plain(parsed.question), plain(statement.text)
-    strays = {"not"} if is_denied(question) > is_denied(text) else set()
+    stray_words = {"not"} if is_denied(question) > is_denied(text) else set()
     # The largest limit is not the limit of the large one.
-    sizes = {match[0] for key in OPPOSED[0] for match in expression(key).finditer(question)}
-    strays |= {size for size in sizes if topic_words(size) and size not in text}
-    if whole_words(field_synonyms(parsed, pack)).search(f"{own} {plain(above)}"):
-        return frozenset(strays)
-    head = [stem(word) for word in split_words(_OF.split(own)[0]) if is_sum(word)][-1:]
-    is_other = bool(head) and not any(meets(stem(word), head[0]) for word in topic if is_sum(word))
-    around, named = frozenset((*candidate.words, *stems(above))), stems(own)
+    size_words = {
+        size_match[0]
+        for list_name in OPPOSED_LISTS[0]
+        for size_match in expression(list_name).finditer(question)
+    }
+    stray_words |= {
+        size_word for size_word in size_words if topic_words(size_word) and size_word not in text
+    }
+    if whole_words(field_synonyms(parsed, pack)).search(f"{label_text} {plain(context_text)}"):
+        return frozenset(stray_words)
+    head_stem = [
+        stem(topic_word)
+        for topic_word in split_words(_SPECIFIER.split(label_text)[0])
+        if is_sum(topic_word)
+    ][-1:]
+    is_other_sum = bool(head_stem) and not any(
+        meets(stem(topic_word), head_stem[0]) for topic_word in topic if is_sum(topic_word)
+    )
+    context_stems, label_stems = (
+        frozenset((*candidate.words, *stems(context_text))),
+        stems(label_text),
+    )
     # What a measure is of, a 10 m boat, is told by the column `9 m to 12 m` of a row that is named.
     is_row = frozenset(stems(question)) >= frozenset(stems(statement.label))
     if is_row and _spans(statement.head) and not unmet(question, statement, documents):
-        behind = [split_words(question[value.end :])[:1] for value in values_in(question)]
-        around |= {stem(word) for words in behind for word in words}
-    for word in topic:
-        is_met = bool(shared_stems([stem(word)], around))
-        if is_sum(word):
-            is_any = not head and statement.kind in SUMS
-            is_any = is_any and (is_met or expression("paid").fullmatch(word) is not None)
-            is_met = not is_other and (is_any or bool(shared_stems([stem(word)], named)))
-        elif is_kind_word(word):
-            is_met = is_met or statement.kind in wanted_kinds(word)
-        strays |= set() if is_met else {word}
-    return frozenset(strays)
+        following_words = [
+            split_words(question[measure.end :])[:1] for measure in values_in(question)
+        ]
+        context_stems |= {
+            stem(topic_word) for following in following_words for topic_word in following
+        }
+    for topic_word in topic:
+        is_met = bool(shared_stems([stem(topic_word)], context_stems))
+        if is_sum(topic_word):
+            is_any_sum = not head_stem and statement.kind in SUM_KINDS
+            is_any_sum = is_any_sum and (
+                is_met or expression("paid").fullmatch(topic_word) is not None
+            )
+            is_met = not is_other_sum and (
+                is_any_sum or bool(shared_stems([stem(topic_word)], label_stems))
+            )
+        elif is_kind_word(topic_word):
+            is_met = is_met or statement.kind in wanted_kinds(topic_word)
+        stray_words |= set() if is_met else {topic_word}
+    return frozenset(stray_words)
 
 
 def is_denied(text: str) -> bool:
@@ -331,17 +449,19 @@ def is_denied(text: str) -> bool:
 
 def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
     """Of several columns, statements of the only one whose head has own words of a question."""
-    question = _terms(text)
-    heads = {plain(each.head) for each in listed} - {""}
-    own = {head: shared_stems(_terms(head), question) for head in heads}
-    apart = [
+    question_terms = _terms(text)
+    column_heads = {plain(statement.head) for statement in listed} - {""}
+    terms_by_head = {head: shared_stems(_terms(head), question_terms) for head in column_heads}
+    distinct_heads = [
         head
-        for head, words in own.items()
-        if words.difference(*(own[rival] for rival in own if rival != head))
+        for head, head_words in terms_by_head.items()
+        if head_words.difference(
+            *(terms_by_head[rival_head] for rival_head in terms_by_head if rival_head != head)
+        )
     ]
-    if len(own) < 2 or len(apart) != 1:
+    if len(terms_by_head) < 2 or len(distinct_heads) != 1:
         return []
-    return [each for each in listed if plain(each.head) == apart[0]]
+    return [statement for statement in listed if plain(statement.head) == distinct_heads[0]]
 
 
 def _terms(text: str) -> frozenset[str]:
@@ -357,35 +477,39 @@ def in_column(
     Of its kind, its time and the column that it names.
     """
     text = plain(parsed.question)
-    kinds = wanted_kinds(text)
-    fitting = [statement for statement in listed if statement.kind in kinds] or [*listed]
-    fitting = in_time(fitting, parsed.known("date_scope"), documents)
-    fitting = meeting(text, fitting, documents) or fitting
-    return named_column(text, fitting) or fitting
+    asked_kinds = wanted_kinds(text)
+    fitting_statements = [statement for statement in listed if statement.kind in asked_kinds] or [
+        *listed
+    ]
+    fitting_statements = in_time(fitting_statements, parsed.known("date_scope"), documents)
+    fitting_statements = meeting(text, fitting_statements, documents) or fitting_statements
+    return named_column(text, fitting_statements) or fitting_statements
 
 
 def other_versions(
-    best: ScoredStatement, scored: Sequence[ScoredStatement], documents: Sequence[Chunk]
+    best_candidate: ScoredStatement,
+    ranked: Sequence[ScoredStatement],
+    documents: Sequence[Chunk],
 ) -> list[Statement]:
     """What other versions of a document state under as much of the topic.
 
     Dated documents of one product.
     """
-    own, named = (
-        documents[best.statement.place],
-        shared_stems(best.words, stems(best.statement.label)),
+    best_chunk, named_stems = (
+        documents[best_candidate.statement.place],
+        shared_stems(best_candidate.words, stems(best_candidate.statement.label)),
     )
     return [
-        each.statement
-        for each in scored
-        if named
-        and (chunk := documents[each.statement.place]).document != own.document
-        and chunk.tags.get("product", "") == own.tags.get("product", "") != ""
-        and version_stamp(chunk) != version_stamp(own)
-        and each.statement.kind == best.statement.kind
-        and each.statement.form in {"row", "line"}
-        and named <= shared_stems(best.words, stems(each.statement.label))
-        and value_key(each.statement.value) != value_key(best.statement.value)
+        candidate.statement
+        for candidate in ranked
+        if named_stems
+        and (chunk := documents[candidate.statement.place]).document != best_chunk.document
+        and chunk.tags.get("product", "") == best_chunk.tags.get("product", "") != ""
+        and version_stamp(chunk) != version_stamp(best_chunk)
+        and candidate.statement.kind == best_candidate.statement.kind
+        and candidate.statement.form in {"row", "line"}
+        and named_stems <= shared_stems(best_candidate.words, stems(candidate.statement.label))
+        and value_key(candidate.statement.value) != value_key(best_candidate.statement.value)
     ]
 
 
@@ -399,21 +523,26 @@ def is_field_alone(
     parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack = GENERIC
 ) -> bool:
     """Whether a question asks for a field of the pack and nothing that tells its values apart."""
-    name, text = parsed.known("target_field") or "", plain(parsed.question)
-    field = pack.fields.get(name)
+    field_name, text = parsed.known("target_field") or "", plain(parsed.question)
+    field = pack.fields.get(field_name)
     if field is None or is_denied(text):
-        return bool(name) and not is_denied(text)
-    own = whole_words((*field.asked, *pack.own_words(name)))
-    kinds, kind = wanted_kinds(text), field.reading and field.reading.kind
-    fits = not kinds or kind is None or kind in kinds or bool(field.names)
-    words = split_words(own.sub(" ", " ".join(own_topic(text, documents))))
-    return fits and all(is_kind_word(word) or not stems(word) for word in words)
+        return bool(field_name) and not is_denied(text)
+    field_pattern = whole_words((*field.asked, *pack.own_words(field_name)))
+    asked_kinds, field_kind = wanted_kinds(text), field.reading and field.reading.kind
+    is_kind_fitting = (
+        not asked_kinds or field_kind is None or field_kind in asked_kinds or bool(field.names)
+    )
+    remaining_words = split_words(field_pattern.sub(" ", " ".join(own_topic(text, documents))))
+    return is_kind_fitting and all(
+        is_kind_word(remaining_word) or not stems(remaining_word)
+        for remaining_word in remaining_words
+    )
 
 
 def field_synonyms(parsed: ParsedQuestion, pack: Pack) -> tuple[str, ...]:
     """Expressions by which documents name the field of a question, as the pack gives them."""
-    field = pack.fields.get(parsed.known("target_field") or "")
-    return () if field is None or field.reading is None else field.reading.labels
+    pack_field = pack.fields.get(parsed.known("target_field") or "")
+    return () if pack_field is None or pack_field.reading is None else pack_field.reading.labels
 
 
 # --- times
@@ -427,31 +556,45 @@ def in_time(
     A document's new column is of its year.
     """
     if scope is not None and scope[:4].isdigit():
-        dated = [each for each in listed if scope[:4] in f"{each.name} {each.heading} {each.text}"]
-        if dated or any(document_year(documents[each.place]) != scope[:4] for each in listed):
-            return dated or listed
+        dated_statements = [
+            statement
+            for statement in listed
+            if scope[:4] in f"{statement.name} {statement.heading} {statement.text}"
+        ]
+        if dated_statements or any(
+            document_year(documents[statement.place]) != scope[:4] for statement in listed
+        ):
+            return dated_statements or listed
         scope = "newest"
     if scope not in {"newest", "oldest"}:
         return listed
-    key, passed = ("newer", "held") if scope == "newest" else ("older", "holds")
-    names = [f"{each.head} {each.label}" for each in listed]
-    marked = [
-        each
-        for each, name in zip(listed, names, strict=True)
-        if expression(key).search(plain(name))
+    newer_list, expired_list = ("newer", "held") if scope == "newest" else ("older", "holds")
+    statement_names = [f"{statement.head} {statement.label}" for statement in listed]
+    marked_statements = [
+        statement
+        for statement, statement_name in zip(listed, statement_names, strict=True)
+        if expression(newer_list).search(plain(statement_name))
     ]
-    if marked:
-        return marked
-    years = [max(YEARS.findall(name), default="") for name in names]
-    if not all(years):
-        own = [documents[each.place] for each in listed]
-        is_one = len({chunk.tags.get("product", "") for chunk in own}) == 1
-        years = [document_year(chunk) for chunk in own if is_one]
-    if len(set(years)) > 1:
-        end = (max if scope == "newest" else min)(years)
-        return [each for each, year in zip(listed, years, strict=True) if year == end]
-    form = expression(passed)
-    return [each for each in listed if not form.search(plain(_clause(each)))] or listed
+    if marked_statements:
+        return marked_statements
+    statement_years = [
+        max(YEAR_PATTERN.findall(statement_name), default="") for statement_name in statement_names
+    ]
+    if not all(statement_years):
+        own_chunks = [documents[statement.place] for statement in listed]
+        is_one = len({chunk.tags.get("product", "") for chunk in own_chunks}) == 1
+        statement_years = [document_year(chunk) for chunk in own_chunks if is_one]
+    if len(set(statement_years)) > 1:
+        extreme_year = (max if scope == "newest" else min)(statement_years)
+        return [
+            statement
+            for statement, year in zip(listed, statement_years, strict=True)
+            if year == extreme_year
+        ]
+    expired_pattern = expression(expired_list)
+    return [
+        statement for statement in listed if not expired_pattern.search(plain(_clause(statement)))
+    ] or listed
 
 
 def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozenset[str]:
@@ -462,20 +605,31 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
     Args:
       text: of the question in plain letters.
     """
-    name, words = _full_name(statement), _opposed(text, statement, OPPOSED)
-    own = [*_spans(name), *_spans(statement.value)]
-    for unit, low, high in _spans(text):
-        known = [span for span in own if span[0] == unit]
-        if known and not any(least <= low and high <= most for _, least, most in known):
-            words.add(f"{high if low == -math.inf else low:g} {unit}".strip())
-    way, count = expression("manner").match(text), expression("count").search(text)
-    if way and statement.kind in {"date", "name", *MEASURES} - {"number"}:
-        words.add(way[0])
-    if count and statement.kind == "duration" and expression("duration").search(text) is None:
-        words.add(count[0])  # of guests, not of nights
-    times = " ".join(value.text for value in values_in(text) if value.kind in {"date", "number"})
-    words |= {year for year in YEARS.findall(times) if _is_untimely(statement, year, documents)}
-    return frozenset(words | _unstated(text, statement, documents))
+    statement_name, unmet_words = _full_name(statement), _opposed(text, statement, OPPOSED_LISTS)
+    statement_spans = [*_spans(statement_name), *_spans(statement.value)]
+    for unit, lower_bound, upper_bound in _spans(text):
+        spans_of_unit = [
+            statement_span for statement_span in statement_spans if statement_span[0] == unit
+        ]
+        if spans_of_unit and not any(
+            span_low <= lower_bound and upper_bound <= span_high
+            for _, span_low, span_high in spans_of_unit
+        ):
+            unmet_words.add(
+                f"{upper_bound if lower_bound == -math.inf else lower_bound:g} {unit}".strip()
+            )
+    manner_match, count_match = expression("manner").match(text), expression("count").search(text)
+    if manner_match and statement.kind in {"date", "name", *MEASURE_KINDS} - {"number"}:
+        unmet_words.add(manner_match[0])
+    if count_match and statement.kind == "duration" and expression("duration").search(text) is None:
+        unmet_words.add(count_match[0])  # of guests, not of nights
+    time_text = " ".join(
+        text_value.text for text_value in values_in(text) if text_value.kind in {"date", "number"}
+    )
+    unmet_words |= {
+        year for year in YEAR_PATTERN.findall(time_text) if _is_untimely(statement, year, documents)
+    }
+    return frozenset(unmet_words | _unstated(text, statement, documents))
 
 
 def _unstated(text: str, statement: Statement, documents: Sequence[Chunk]) -> set[str]:
@@ -483,43 +637,59 @@ def _unstated(text: str, statement: Statement, documents: Sequence[Chunk]) -> se
 
     A unit, a bound, a figure.
     """
-    own = plain(f"{_full_name(statement)} {statement.text} {statement.table}")
-    adjectives = dict(entry.split("=") for entry in entries("unit_words"))
-    words = {
-        match[0] for match in expression("bound").finditer(text) if match[0][:BOUND] not in own
+    statement_text = plain(f"{_full_name(statement)} {statement.text} {statement.table}")
+    unit_adjectives = dict(unit_entry.split("=") for unit_entry in entries("unit_words"))
+    unstated_words = {
+        limit_match[0]
+        for limit_match in expression("bound").finditer(text)
+        if limit_match[0][:BOUND_PREFIX] not in statement_text
     }
-    for match in expression("unit").finditer(text):
-        unit = match[0].split()[-1]
-        is_stated = whole_words([f"{unit}s?", adjectives.get(unit, unit)]).search(own)
-        words |= set() if is_stated else {match[0]}
+    for limit_match in expression("unit").finditer(text):
+        unit_word = limit_match[0].split()[-1]
+        is_stated = whole_words(
+            [f"{unit_word}s?", unit_adjectives.get(unit_word, unit_word)]
+        ).search(statement_text)
+        unstated_words |= set() if is_stated else {limit_match[0]}
     # compared as measures
-    if {unit for unit, _, _ in _spans(text)} & {unit for unit, _, _ in _spans(own)}:
-        return words
+    if {unit_word for unit_word, _, _ in _spans(text)} & {
+        unit_word for unit_word, _, _ in _spans(statement_text)
+    }:
+        return unstated_words
     # whose other passages may name what a figure is of
-    texts = _document_text(documents[statement.place], documents)
-    return words.union(_SMALL.findall(text)).difference(re.findall(r"\d+", texts))
+    document_text = _document_text(documents[statement.place], documents)
+    return unstated_words.union(_SMALL_FIGURE.findall(text)).difference(
+        re.findall(r"\d+", document_text)
+    )
 
 
 def _document_text(chunk: Chunk, documents: Sequence[Chunk]) -> str:
     """Text of all passages of a passage's document."""
-    return " ".join(each.full_text for each in documents if each.document == chunk.document)
+    return " ".join(
+        passage.full_text for passage in documents if passage.document == chunk.document
+    )
 
 
 def _full_name(statement: Statement) -> str:
-    name = f"{statement.heading} {statement.label} {statement.head}"
-    return f"{name} {statement.text}" if statement.form == "sentence" else name
+    full_name = f"{statement.heading} {statement.label} {statement.head}"
+    return f"{full_name} {statement.text}" if statement.form == "sentence" else full_name
 
 
-def _opposed(text: str, statement: Statement, pairs: Sequence[tuple[str, str]]) -> set[str]:
+def _opposed(text: str, statement: Statement, opposed_pairs: Sequence[tuple[str, str]]) -> set[str]:
     """Words of a question in plain letters to which a statement's name has the other of a pair."""
-    words: set[str] = set()
-    for pair in pairs:
-        sides = {key: matches for key in pair if (matches := _matches(key, text))}
-        name = plain(_full_name(statement)) if sides else ""
-        stated = {key for key in pair if expression(key).search(name)}
-        if stated and not sides.keys() & stated:
-            words = words.union(*sides.values())
-    return words
+    opposed_words: set[str] = set()
+    for opposed_pair in opposed_pairs:
+        words_by_side = {
+            list_name: side_words
+            for list_name in opposed_pair
+            if (side_words := _matches(list_name, text))
+        }
+        statement_name = plain(_full_name(statement)) if words_by_side else ""
+        stated_sides = {
+            list_name for list_name in opposed_pair if expression(list_name).search(statement_name)
+        }
+        if stated_sides and not words_by_side.keys() & stated_sides:
+            opposed_words = opposed_words.union(*words_by_side.values())
+    return opposed_words
 
 
 @lru_cache(maxsize=1 << 6)
@@ -532,57 +702,82 @@ def meeting(text: str, listed: Sequence[Statement], documents: Sequence[Chunk]) 
 
     Where every one is, those of no other year.
     """
-    words = {statement: unmet(text, statement, documents) for statement in listed}
-    met = [statement for statement in listed if not words[statement]]
-    return met or [
-        statement for statement in listed if not any(map(YEARS.fullmatch, words[statement]))
+    unmet_by_statement = {statement: unmet(text, statement, documents) for statement in listed}
+    met_statements = [statement for statement in listed if not unmet_by_statement[statement]]
+    return met_statements or [
+        statement
+        for statement in listed
+        if not any(map(YEAR_PATTERN.fullmatch, unmet_by_statement[statement]))
     ]
 
 
 @lru_cache(maxsize=1 << 12)
 def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
     """Measures of a text: the unit, '' of an age or a bare number, with the least and the most."""
-    spans: list[tuple[str, float, float]] = []
-    end = 0
-    for value in values_in(text):
-        figures = [
-            float(figure.replace(",", "."))
-            for figure in _FIGURE.findall(_THOUSANDS.sub("", value.text))
+    measure_spans: list[tuple[str, float, float]] = []
+    previous_end = 0
+    for text_value in values_in(text):
+        figure_values = [
+            float(figure_text.replace(",", "."))
+            for figure_text in _FIGURE.findall(_THOUSANDS.sub("", text_value.text))
         ]
-        if value.kind not in MEASURES or not figures or YEARS.fullmatch(value.text):
+        if (
+            text_value.kind not in MEASURE_KINDS
+            or not figure_values
+            or YEAR_PATTERN.fullmatch(text_value.text)
+        ):
             continue
-        unit = stem(re.sub(r"[\d.,\s-]+", "", expression("aged").sub("", plain(value.text))))
-        low, high, before = min(figures), max(figures), plain(text[: value.start])
-        bound = {
-            key
-            for key in _BOUNDS
-            if any(match.end() == len(before) for match in expression(key).finditer(before))
+        unit_stem = stem(
+            re.sub(r"[\d.,\s-]+", "", expression("aged").sub("", plain(text_value.text)))
+        )
+        lower_bound, upper_bound, text_before = (
+            min(figure_values),
+            max(figure_values),
+            plain(text[: text_value.start]),
+        )
+        bound_lists = {
+            list_name
+            for list_name in _BOUND_LISTS
+            if any(
+                bound_match.end() == len(text_before)
+                for bound_match in expression(list_name).finditer(text_before)
+            )
         }
-        if spans and spans[-1][0] in {unit, ""} and RANGE.fullmatch(text[end : value.start]):
-            low = spans.pop()[1]
-        elif bound & {"below", "at_most"}:
-            low, high = -math.inf, math.nextafter(high, -math.inf) if "below" in bound else high
-        elif bound:
-            low, high = math.nextafter(low, math.inf) if "above" in bound else low, math.inf
-        spans.append((unit, low, high))
-        end = value.end
-    return tuple(spans)
+        if (
+            measure_spans
+            and measure_spans[-1][0] in {unit_stem, ""}
+            and RANGE_JOINT.fullmatch(text[previous_end : text_value.start])
+        ):
+            lower_bound = measure_spans.pop()[1]
+        elif bound_lists & {"below", "at_most"}:
+            lower_bound, upper_bound = (
+                -math.inf,
+                math.nextafter(upper_bound, -math.inf) if "below" in bound_lists else upper_bound,
+            )
+        elif bound_lists:
+            lower_bound, upper_bound = (
+                math.nextafter(lower_bound, math.inf) if "above" in bound_lists else lower_bound,
+                math.inf,
+            )
+        measure_spans.append((unit_stem, lower_bound, upper_bound))
+        previous_end = text_value.end
+    return tuple(measure_spans)
 
 
 def _is_untimely(statement: Statement, year: str, documents: Sequence[Chunk]) -> bool:
     """Whether a statement holds at another time than a year, or its document has other years."""
-    clause = f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}"
-    years, text = YEARS.findall(clause), plain(clause)
-    if years:
-        until = expression("held").search(text) and year < max(years)
-        since = expression("holds").search(text) and min(years) < year
-        return not (year in years or until or since)
+    clause_text = f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}"
+    clause_years, plain_clause = YEAR_PATTERN.findall(clause_text), plain(clause_text)
+    if clause_years:
+        is_until = expression("held").search(plain_clause) and year < max(clause_years)
+        is_since = expression("holds").search(plain_clause) and min(clause_years) < year
+        return not (year in clause_years or is_until or is_since)
     chunk = documents[statement.place]
-    texts = [statement.heading, statement.text, *map(str, chunk.tags.values())]
+    dated_texts = [statement.heading, statement.text, *map(str, chunk.tags.values())]
     # what a document says of the years to come is no later version's
     if document_year(chunk) < year:
-        texts.append(_document_text(chunk, documents))
-    return not any(year in each for each in texts)
+        dated_texts.append(_document_text(chunk, documents))
+    return not any(year in dated_text for dated_text in dated_texts)
 
 
 def _clause(statement: Statement) -> str:
@@ -590,8 +785,12 @@ def _clause(statement: Statement) -> str:
 
     Its label and head, the whole of it where they name no time.
     """
-    own = f"{statement.head} {statement.label}"
-    return own if statement.form != "sentence" or TIME.search(plain(own)) else statement.text
+    label_text = f"{statement.head} {statement.label}"
+    return (
+        label_text
+        if statement.form != "sentence" or TIME_PATTERN.search(plain(label_text))
+        else statement.text
+    )
 
 
 def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, str]:
@@ -599,29 +798,38 @@ def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, st
 
     `passed` with the day of its end, `replaced` with its later version, or ''.
     """
-    own = statements([passage for passage in chunks if passage.document == chunk.document])
-    ends = [
-        f"{date.year}-{date.month or 12:02d}-{date.day or 31:02d}"
-        for each in own
-        if each.kind == "date" and expression("expiring").search(plain(each.text))
-        for date in dates_in(each.value)
+    own_statements = statements(
+        [passage for passage in chunks if passage.document == chunk.document]
+    )
+    end_dates = [
+        f"{end_date.year}-{end_date.month or 12:02d}-{end_date.day or 31:02d}"
+        for statement in own_statements
+        if statement.kind == "date" and expression("expiring").search(plain(statement.text))
+        for end_date in dates_in(statement.value)
     ]
-    if ends and max(ends) < today:
-        return "passed", max(ends)
-    alike = [
+    if end_dates and max(end_dates) < today:
+        return "passed", max(end_dates)
+    related_passages = [
         passage
         for passage in chunks
-        if all(passage.tags.get(name) == chunk.tags.get(name) for name in ("product", "doc_type"))
+        if all(
+            passage.tags.get(tag_name) == chunk.tags.get(tag_name)
+            for tag_name in ("product", "doc_type")
+        )
         and passage.tags.get("date", "") <= today
     ]
     is_tagged = chunk.tags.get("product") and chunk.tags.get("doc_type")
-    newest = max([chunk, *(alike if is_tagged else ())], key=version_stamp)
-    is_later = version_stamp(newest) > version_stamp(chunk)
-    return ("replaced", newest.tags.get("title") or newest.file_name) if is_later else ("", "")
+    newest_passage = max([chunk, *(related_passages if is_tagged else ())], key=version_stamp)
+    is_later = version_stamp(newest_passage) > version_stamp(chunk)
+    return (
+        ("replaced", newest_passage.tags.get("title") or newest_passage.file_name)
+        if is_later
+        else ("", "")
+    )
 
 
 def document_year(chunk: Chunk) -> str:
     """Year of a document by its tags, its title or its file, '' where they name none."""
-    tagged = (chunk.tags.get("version") or chunk.tags.get("date") or "")[:4]
-    names = YEARS.findall(" ".join((*chunk.section[:1], chunk.document)))
-    return tagged or (names[0] if names else "")
+    tagged_year = (chunk.tags.get("version") or chunk.tags.get("date") or "")[:4]
+    named_years = YEAR_PATTERN.findall(" ".join((*chunk.section[:1], chunk.document)))
+    return tagged_year or (named_years[0] if named_years else "")

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.gap_candidates import (
-    FAR,
-    TIME,
+    DISTANT_WEIGHT,
+    TIME_PATTERN,
     ScoredStatement,
     as_good,
     candidates,
@@ -49,7 +49,7 @@ from raglab.extensions.clarification.part_gaps import (
     part_gap,
 )
 from raglab.extensions.clarification.question_parsing import (
-    TASKS,
+    QUESTION_TASKS,
     is_bare,
     is_kind_word,
     shared_topic,
@@ -70,14 +70,19 @@ from raglab.words.packs import GENERIC, Pack
 from raglab.words.tokeniser import split_words
 
 # weight of a word that documents lack, in a sentence and in a bare name; where no kind is asked for
-STRAY, BARE_STRAY, UNTYPED = 0.34, 0.5, 2.2
-SURE = 0.6  # share of the known words of a question that sentences must name
-FEW = 4  # sentences among which a user may choose; more are no choice
-_PER = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
-ANAPHOR = 1  # words beside its time that a clause may name which goes on about the sentence before
+STRAY_WEIGHT, BARE_STRAY_WEIGHT, UNTYPED_FACTOR = 0.34, 0.5, 2.2
+SURE_SHARE = 0.6  # share of the known words of a question that sentences must name
+MAX_SENTENCES = 4  # sentences among which a user may choose; more are no choice
+_PER_UNIT = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
+MAX_EXTRA_WORDS = (
+    1  # words beside its time that a clause may name which goes on about the sentence before
+)
 # kinds that a document states few values of
-FEW_VALUES = frozenset({"phone", "email", "url", "quantity", "time"})
-LONGEST, SHOWN = 120, 90  # characters of a value, and of a sentence that is offered
+RARE_KINDS = frozenset({"phone", "email", "url", "quantity", "time"})
+MAX_VALUE_LENGTH, MAX_SENTENCE_LENGTH = (
+    120,
+    90,
+)  # characters of a value, and of a sentence that is offered
 
 
 def find_gaps(
@@ -113,17 +118,19 @@ def find_gaps(
         return ()
     text = plain(parsed.question)
     topic = own_topic(text, documents)
-    role = _role_gap(parsed, text, topic, documents, pack)
-    paged = None if is_bare(text) or role is not None else page_gap(parsed, documents, pack, least)
-    if paged is not None:
-        return (paged,)
-    results = (
-        role,
+    role_gap = _role_gap(parsed, text, topic, documents, pack)
+    page_scope_gap = (
+        None if is_bare(text) or role_gap is not None else page_gap(parsed, documents, pack, least)
+    )
+    if page_scope_gap is not None:
+        return (page_scope_gap,)
+    found_gaps = (
+        role_gap,
         intent_gap(parsed, topic, documents, least),
         _statement_gap(parsed, topic, documents, hits, pack),
         part_gap(parsed, text, topic, documents, least),
     )
-    return tuple(gap for gap in results if gap is not None)
+    return tuple(gap for gap in found_gaps if gap is not None)
 
 
 def _role_gap(
@@ -134,43 +141,74 @@ def _role_gap(
     `the tenant`, `who do I contact at Acme?`.
     """
     is_lookup = parsed.known("intent") in {None, "lookup"} and not wanted_kinds(text) - {"name"}
-    roles = _roles(documents) if is_lookup and not is_denied(text) else []
-    if len({value_key(role.value) for role in roles}) < 2:
+    role_statements = _roles(documents) if is_lookup and not is_denied(text) else []
+    if len({value_key(role_statement.value) for role_statement in role_statements}) < 2:
         return None
-    is_who, is_alone = expression("who").search(text) is not None, is_bare(text)
-    is_contact = is_who and expression("contact").search(text) is not None
+    is_asking_who, is_alone = expression("who").search(text) is not None, is_bare(text)
+    is_contact = is_asking_who and expression("contact").search(text) is not None
     # Roles are told apart by their endings, `lessor` and `lessee`: words are compared whole.
-    own = {role: frozenset(map(_genderless, split_words(plain(role.label)))) for role in roles}
-    words = frozenset(map(_genderless, topic))
-    known = [role for role in (*pack.roles.values(), pack.vague_role) if role is not None]
+    words_by_role = {
+        role_statement: frozenset(map(_genderless, split_words(plain(role_statement.label))))
+        for role_statement in role_statements
+    }
+    topic_forms = frozenset(map(_genderless, topic))
+    pack_roles = [
+        role_statement
+        for role_statement in (*pack.roles.values(), pack.vague_role)
+        if role_statement is not None
+    ]
     is_person = (
         expression("people").search(text)
-        or whole_words([term for role in known for term in role.asked]).search(text)
-        or any(words & label for label in own.values())
+        or whole_words(
+            [role_term for role_statement in pack_roles for role_term in role_statement.asked]
+        ).search(text)
+        or any(topic_forms & label_words for label_words in words_by_role.values())
     )
-    if not (is_contact or (is_person and (is_who or is_alone))):
+    if not (is_contact or (is_person and (is_asking_who or is_alone))):
         return None
-    named = [role for role, label in own.items() if words and words <= label]
-    is_whole = any(len(own[role] & words) == len(stems(role.label)) for role in named)
-    if not is_alone and (is_whole or not (named or is_contact)):
+    named_roles = [
+        role_statement
+        for role_statement, label_words in words_by_role.items()
+        if topic_forms and topic_forms <= label_words
+    ]
+    is_label_whole = any(
+        len(words_by_role[role_statement] & topic_forms) == len(stems(role_statement.label))
+        for role_statement in named_roles
+    )
+    if not is_alone and (is_label_whole or not (named_roles or is_contact)):
         return None
-    if is_contact and topic and not named:
-        spoken = [stem(word) for word in topic]
-        named = [role for role in roles if shared_stems(spoken, stems(f"{role.label} {role.text}"))]
-        if len(named) == 1 or not (named or _only_names(topic, documents)):
+    if is_contact and topic and not named_roles:
+        topic_stems = [stem(word) for word in topic]
+        named_roles = [
+            role_statement
+            for role_statement in role_statements
+            if shared_stems(topic_stems, stems(f"{role_statement.label} {role_statement.text}"))
+        ]
+        if len(named_roles) == 1 or not (named_roles or _only_names(topic, documents)):
             return None
-    listed = named if len(named) > 1 else [*named, *(role for role in roles if role not in named)]
-    field = _field(topic, [role.label for role in listed], "person")
-    return _gap("implicit_entity", f"{field}:role", listed)
+    listed_roles = (
+        named_roles
+        if len(named_roles) > 1
+        else [
+            *named_roles,
+            *(
+                role_statement
+                for role_statement in role_statements
+                if role_statement not in named_roles
+            ),
+        ]
+    )
+    field_name = _field(topic, [role_statement.label for role_statement in listed_roles], "person")
+    return _gap("implicit_entity", f"{field_name}:role", listed_roles)
 
 
 def _roles(documents: Sequence[Chunk]) -> list[Statement]:
     """Statements of who holds a role, the first of each."""
-    roles: dict[str, Statement] = {}
+    roles_by_label: dict[str, Statement] = {}
     for statement in statements(documents):
         if statement.form == "role" and statement.kind == "name":
-            roles.setdefault(value_key(statement.label), statement)
-    return list(roles.values())
+            roles_by_label.setdefault(value_key(statement.label), statement)
+    return list(roles_by_label.values())
 
 
 def _genderless(word: str) -> str:
@@ -183,10 +221,10 @@ def _only_names(topic: Sequence[str], documents: Sequence[Chunk]) -> bool:
 
     `who do I contact at Acme?`.
     """
-    titles = " ".join(
+    document_names = " ".join(
         " ".join((*chunk.tags.values(), chunk.source, *chunk.section[:1])) for chunk in documents
     )
-    return names_all(topic, titles)
+    return names_all(topic, document_names)
 
 
 def _statement_gap(
@@ -197,116 +235,163 @@ def _statement_gap(
     pack: Pack,
 ) -> QuestionGap | None:
     """Which of several statements of one kind is meant, or as of when."""
-    text, scope = plain(parsed.question), parsed.known("date_scope")
-    kinds = wanted_kinds(text)
-    if parsed.known("intent") in {"why", "define", "procedure", "compare", "check", *TASKS} or not (
-        topic or kinds
+    text, date_scope = plain(parsed.question), parsed.known("date_scope")
+    asked_kinds = wanted_kinds(text)
+    if parsed.known("intent") in {
+        "why",
+        "define",
+        "procedure",
+        "compare",
+        "check",
+        *QUESTION_TASKS,
+    } or not (topic or asked_kinds):
+        return None
+    ranked_candidates = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
+    best_candidates = as_good(ranked_candidates)
+    is_alike = len({candidate.statement.text for candidate in best_candidates}) == 1
+    if (
+        topic
+        and best_candidates
+        and best_candidates[0].score < (ENOUGH * DISTANT_WEIGHT if is_alike else ENOUGH)
     ):
         return None
-    ranked = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
-    good = as_good(ranked)
-    is_alike = len({each.statement.text for each in good}) == 1
-    if topic and good and good[0].score < (ENOUGH * FAR if is_alike else ENOUGH):
-        return None
     # where nothing but a kind is named, what is printed by itself, and kinds of few values
-    good = [
-        each
-        for each in good
-        if good[0].words or each.statement.form != "sentence" or each.statement.kind in FEW_VALUES
+    best_candidates = [
+        candidate
+        for candidate in best_candidates
+        if best_candidates[0].words
+        or candidate.statement.form != "sentence"
+        or candidate.statement.kind in RARE_KINDS
     ]
-    if not good or not _is_covered(parsed, topic, good[0], documents):
+    if not best_candidates or not _is_covered(parsed, topic, best_candidates[0], documents):
         return None
-    if not kinds:
-        good = [each for each in good if each.statement.kind == good[0].statement.kind]
-    gap = _time_gap(text, good, ranked, topic, documents, scope) if kinds else None
-    gap = gap or _listed_gap(parsed, topic, good, documents, pack)
-    return _keyed(gap, parsed, topic, good, documents, pack)
+    if not asked_kinds:
+        best_candidates = [
+            candidate
+            for candidate in best_candidates
+            if candidate.statement.kind == best_candidates[0].statement.kind
+        ]
+    statement_gap = (
+        _time_gap(text, best_candidates, ranked_candidates, topic, documents, date_scope)
+        if asked_kinds
+        else None
+    )
+    statement_gap = statement_gap or _listed_gap(parsed, topic, best_candidates, documents, pack)
+    return _keyed(statement_gap, parsed, topic, best_candidates, documents, pack)
 
 
 def _listed_gap(
     parsed: ParsedQuestion,
     topic: Sequence[str],
-    good: Sequence[ScoredStatement],
+    best_candidates: Sequence[ScoredStatement],
     documents: Sequence[Chunk],
     pack: Pack,
 ) -> QuestionGap | None:
     """The gap between statements as good, but for those that a question is set against."""
-    text, scope = plain(parsed.question), parsed.known("date_scope")
-    listed = [each.statement for each in good]
-    needed = frozenset(stem(word) for word in topic if not is_kind_word(word))
+    text, date_scope = plain(parsed.question), parsed.known("date_scope")
+    listed_statements = [statement.statement for statement in best_candidates]
+    needed_stems = frozenset(
+        stem(topic_word) for topic_word in topic if not is_kind_word(topic_word)
+    )
     # A sentence has no name of its own: the question must say of what it wants which kind of value,
     # or name what the value is of.
-    is_kind = bool(wanted_kinds(text)) or all(
-        needed and needed == shared_stems(needed, stems(each.label)) for each in listed
+    is_kind_clear = bool(wanted_kinds(text)) or all(
+        needed_stems and needed_stems == shared_stems(needed_stems, stems(statement.label))
+        for statement in listed_statements
     )
-    is_alike = len({each.text for each in listed}) == 1
-    known = shared_stems(needed, _printed(documents))
-    is_clear = is_kind and (is_alike or len(good[0].words & needed) >= SURE * len(known))
-    is_few = is_clear and len(listed) <= (FEW if needed else MOST)
-    files = {documents[each.place].document for each in listed}
-    if ((is_clear and not is_few) or len(listed) > 2 * MOST) and 1 < len(files) <= MOST:
-        return _by_document(listed, " ".join(topic) or listed[0].kind, documents, scope)
-    if not is_few and any(each.form == "sentence" for each in listed):
+    is_alike = len({statement.text for statement in listed_statements}) == 1
+    printed_needed = shared_stems(needed_stems, _printed(documents))
+    is_clear = is_kind_clear and (
+        is_alike or len(best_candidates[0].words & needed_stems) >= SURE_SHARE * len(printed_needed)
+    )
+    is_few = is_clear and len(listed_statements) <= (MAX_SENTENCES if needed_stems else MOST)
+    listed_documents = {documents[statement.place].document for statement in listed_statements}
+    if ((is_clear and not is_few) or len(listed_statements) > 2 * MOST) and 1 < len(
+        listed_documents
+    ) <= MOST:
+        return _by_document(
+            listed_statements, " ".join(topic) or listed_statements[0].kind, documents, date_scope
+        )
+    if not is_few and any(statement.form == "sentence" for statement in listed_statements):
         return None
-    listed = in_time(listed, scope, documents)
-    met = meeting(text, listed, documents)
+    listed_statements = in_time(listed_statements, date_scope, documents)
+    met_statements = meeting(text, listed_statements, documents)
     # Those that meet it are offered alone where they are an answer; where they leave words over,
     # they come first.
-    strays = [
-        unaccounted(parsed, topic, each, documents, pack) for each in good if each.statement in met
+    stray_words = [
+        unaccounted(parsed, topic, statement, documents, pack)
+        for statement in best_candidates
+        if statement.statement in met_statements
     ]
-    if strays and all(strays):
-        met = sorted(listed, key=lambda each: each not in met)
+    if stray_words and all(stray_words):
+        met_statements = sorted(
+            listed_statements, key=lambda statement: statement not in met_statements
+        )
     # the others are cells without a value
-    n_valued = sum(bool(values_in(each.value)) for each in met)
-    if len({value_key(each.value) for each in met}) < 2 or n_valued > 2 * MOST:
+    n_valued = sum(bool(values_in(statement.value)) for statement in met_statements)
+    if len({value_key(statement.value) for statement in met_statements}) < 2 or n_valued > 2 * MOST:
         return None
     # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values
     # apart is told by them.
-    is_named = is_alike and listed[0].form == "sentence" and _tells_apart(text, met)
-    if is_named or named_column(text, met):
+    is_named = (
+        is_alike and listed_statements[0].form == "sentence" and _tells_apart(text, met_statements)
+    )
+    if is_named or named_column(text, met_statements):
         return None
-    return _by_axis(met, topic, documents, scope)
+    return _by_axis(met_statements, topic, documents, date_scope)
 
 
 def _printed(documents: Sequence[Chunk]) -> frozenset[str]:
     """Stems of the words that documents print."""
-    return frozenset(word for chunk in documents for word in stems(chunk.full_text))
+    return frozenset(printed_stem for chunk in documents for printed_stem in stems(chunk.full_text))
 
 
 def _is_covered(
     parsed: ParsedQuestion,
     topic: Sequence[str],
-    best: ScoredStatement,
+    best_candidate: ScoredStatement,
     documents: Sequence[Chunk],
 ) -> bool:
     """Whether the best statement names enough of a question that is of the documents' matter.
 
     A word that they lack counts for less. A name or figure that they lack is of another matter.
     """
-    text, spoken = plain(parsed.question), frozenset(map(stem, topic))
-    printed = _printed(documents)
-    known = shared_stems(spoken, printed)
-    words = re.findall(r"\w+", parsed.question)
+    text, topic_stems = plain(parsed.question), frozenset(map(stem, topic))
+    printed_stems = _printed(documents)
+    known_stems = shared_stems(topic_stems, printed_stems)
+    question_words = re.findall(r"\w+", parsed.question)
     # `Yachtmaster` is no yacht; a question that is written in capitals names nothing by them
-    is_titled = 2 * sum(word[:1].isupper() for word in words) > len(words)
-    names = {stem(plain(word)) for word in words[1:] if re.search(r"\d", word) or word[0].isupper()}
-    if not is_titled and (names & spoken) - printed:
+    is_titled = 2 * sum(question_word[:1].isupper() for question_word in question_words) > len(
+        question_words
+    )
+    name_stems = {
+        stem(plain(question_word))
+        for question_word in question_words[1:]
+        if re.search(r"\d", question_word) or question_word[0].isupper()
+    }
+    if not is_titled and (name_stems & topic_stems) - printed_stems:
         return False
-    own = stems(f"{best.statement.name} {best.statement.text} {best.statement.lead}")
-    if known < spoken and best.words and not shared_stems(best.words, own):
+    statement_stems = stems(
+        f"{best_candidate.statement.name} {best_candidate.statement.text} "
+        f"{best_candidate.statement.lead}"
+    )
+    if (
+        known_stems < topic_stems
+        and best_candidate.words
+        and not shared_stems(best_candidate.words, statement_stems)
+    ):
         return False  # what stands above a value says too little of it
-    stray = BARE_STRAY if is_bare(text) else STRAY
-    stray *= 1.0 if wanted_kinds(text) else UNTYPED
-    least = ENOUGH * (len(known) + stray * len(spoken - known))
-    return all(map(is_kind_word, topic)) or len(best.words) >= least
+    stray_weight = BARE_STRAY_WEIGHT if is_bare(text) else STRAY_WEIGHT
+    stray_weight *= 1.0 if wanted_kinds(text) else UNTYPED_FACTOR
+    required_words = ENOUGH * (len(known_stems) + stray_weight * len(topic_stems - known_stems))
+    return all(map(is_kind_word, topic)) or len(best_candidate.words) >= required_words
 
 
 def _keyed(
     gap: QuestionGap | None,
     parsed: ParsedQuestion,
     topic: Sequence[str],
-    good: Sequence[ScoredStatement],
+    best_candidates: Sequence[ScoredStatement],
     documents: Sequence[Chunk],
     pack: Pack,
 ) -> QuestionGap | None:
@@ -315,224 +400,312 @@ def _keyed(
     What was learned of less is not it.
     """
     if gap is None or not all(
-        unaccounted(parsed, topic, candidate, documents, pack) for candidate in good
+        unaccounted(parsed, topic, candidate, documents, pack) for candidate in best_candidates
     ):
         return gap
-    name, *axis = gap.field.partition(":")
-    denied = ":not" if is_denied(plain(parsed.question)) else ""
-    return gap._replace(field="".join((" ".join(topic) or name, *axis, denied)))
+    field_name, *field_axis = gap.field.partition(":")
+    denied_suffix = ":not" if is_denied(plain(parsed.question)) else ""
+    return gap._replace(field="".join((" ".join(topic) or field_name, *field_axis, denied_suffix)))
 
 
 def _time_gap(
     text: str,
-    good: Sequence[ScoredStatement],
-    ranked: Sequence[ScoredStatement],
+    best_candidates: Sequence[ScoredStatement],
+    ranked_candidates: Sequence[ScoredStatement],
     topic: Sequence[str],
     documents: Sequence[Chunk],
-    scope: str | None,
+    date_scope: str | None,
 ) -> QuestionGap | None:
     """As of when, or in which case, the only value that a question means holds.
 
     Its text or another version gives others.
     """
-    best = good[0].statement
-    if len({value_key(each.statement.value) for each in good}) > 1:
+    best_statement = best_candidates[0].statement
+    if len({value_key(neighbour.statement.value) for neighbour in best_candidates}) > 1:
         return None
-    beside = _beside(best, documents)
-    changes = [each for each in beside if _is_change(each) and not _is_meant(text, best, each)]
-    changes = changes or _later(good[0], ranked, topic, documents)
-    changed = in_time([best, *changes], scope, documents)
-    if len(changed) > 1:
-        texts = [f"{best.name} {best.heading} {best.text} {best.table}"]
-        return _gap("date_scope", f"{_field(topic, texts, best.kind)}:date", changed)
+    neighbours = _beside(best_statement, documents)
+    time_changes = [
+        neighbour
+        for neighbour in neighbours
+        if _is_change(neighbour) and not _is_meant(text, best_statement, neighbour)
+    ]
+    time_changes = time_changes or _later(best_candidates[0], ranked_candidates, topic, documents)
+    timed_statements = in_time([best_statement, *time_changes], date_scope, documents)
+    if len(timed_statements) > 1:
+        statement_texts = [
+            (
+                f"{best_statement.name} {best_statement.heading} "
+                f"{best_statement.text} {best_statement.table}"
+            )
+        ]
+        return _gap(
+            "date_scope",
+            f"{_field(topic, statement_texts, best_statement.kind)}:date",
+            timed_statements,
+        )
     variants = [
-        each
-        for each in beside
-        if best.form == each.form == "sentence"
-        and _is_open(text, best, each)
-        and not _is_meant(text, best, each, 2)
+        neighbour
+        for neighbour in neighbours
+        if best_statement.form == neighbour.form == "sentence"
+        and _is_open(text, best_statement, neighbour)
+        and not _is_meant(text, best_statement, neighbour, 2)
     ]
-    variants = in_time([best, *variants], scope, documents)
+    variants = in_time([best_statement, *variants], date_scope, documents)
     if len(variants) > 1:
-        return _by_axis(variants, topic, documents, scope)
-    versions = other_versions(good[0], ranked, documents) if scope is None else []
-    field = _field(topic, [best.label], "")
-    return _by_document([best, *versions], field, documents, scope) if versions else None
+        return _by_axis(variants, topic, documents, date_scope)
+    version_statements = (
+        other_versions(best_candidates[0], ranked_candidates, documents)
+        if date_scope is None
+        else []
+    )
+    field_name = _field(topic, [best_statement.label], "")
+    return (
+        _by_document([best_statement, *version_statements], field_name, documents, date_scope)
+        if version_statements
+        else None
+    )
 
 
-def _beside(best: Statement, documents: Sequence[Chunk]) -> list[Statement]:
+def _beside(best_statement: Statement, documents: Sequence[Chunk]) -> list[Statement]:
     """Other values of its kind in the sentence of a statement and in those next to it."""
-    if best.form not in {"sentence", "line"}:
+    if best_statement.form not in {"sentence", "line"}:
         return []
-    every = [
-        each._replace(place=best.place)
-        for each in statements([documents[best.place]])
-        if each.heading == best.heading
+    heading_statements = [
+        statement._replace(place=best_statement.place)
+        for statement in statements([documents[best_statement.place]])
+        if statement.heading == best_statement.heading
     ]
-    texts = list(dict.fromkeys(each.text for each in every))
-    at = texts.index(best.text)
+    sentence_texts = list(dict.fromkeys(statement.text for statement in heading_statements))
+    best_position = sentence_texts.index(best_statement.text)
     return list(
         dict.fromkeys(
-            each
-            for each in every
-            if each.text in texts[max(0, at - 1) : at + 2]
-            and each.kind == best.kind
-            and value_key(each.value) != value_key(best.value)
+            statement
+            for statement in heading_statements
+            if statement.text in sentence_texts[max(0, best_position - 1) : best_position + 2]
+            and statement.kind == best_statement.kind
+            and value_key(statement.value) != value_key(best_statement.value)
         )
     )
 
 
-def _is_change(beside: Statement) -> bool:
+def _is_change(neighbour: Statement) -> bool:
     """Whether a value beside another is the same thing's at another time.
 
     `Pay is £9 an hour. Until May it was £8.`: a clause of the next sentence names a time and hardly
     anything else. It says its time at its start or by a date, `For trips from 1 May on it is £5`.
     """
-    is_whole = len(own_values(beside)) == 1 and (
-        TIME.match(plain(beside.text))
-        or any(value.kind == "date" for value in values_in(beside.text))
+    is_whole = len(own_values(neighbour)) == 1 and (
+        TIME_PATTERN.match(plain(neighbour.text))
+        or any(text_value.kind == "date" for text_value in values_in(neighbour.text))
     )
-    name = beside.text if is_whole else f"{beside.label} {beside.head}"
-    return _is_dated(name) and len(_core(beside, ())) <= ANAPHOR
+    clause_text = neighbour.text if is_whole else f"{neighbour.label} {neighbour.head}"
+    return _is_dated(clause_text) and len(_core(neighbour, ())) <= MAX_EXTRA_WORDS
 
 
 def _later(
-    best: ScoredStatement,
-    ranked: Sequence[ScoredStatement],
+    best_candidate: ScoredStatement,
+    ranked_candidates: Sequence[ScoredStatement],
     topic: Sequence[str],
     documents: Sequence[Chunk],
 ) -> list[Statement]:
     """The sentence that gives the value of a row or line at another time."""
-    row, document = best.statement, documents[best.statement.place].document
-    known = (*topic, *stems(row.name))
-    later = [
-        each.statement
-        for each in ranked
-        if (each.statement.form, each.statement.kind) == ("sentence", row.kind)
-        and row.form != "sentence"
-        and each.words >= best.words
-        and documents[each.statement.place].document == document
-        and TIME.search(plain(each.statement.text))
-        and shared_stems(best.words, stems(f"{each.statement.label} {each.statement.head}"))
-        and len(_core(each.statement, known)) <= ANAPHOR
-        and value_key(each.statement.value) not in value_key(row.value)
+    row_statement, row_document = (
+        best_candidate.statement,
+        documents[best_candidate.statement.place].document,
+    )
+    known_words = (*topic, *stems(row_statement.name))
+    later_statements = [
+        candidate.statement
+        for candidate in ranked_candidates
+        if (candidate.statement.form, candidate.statement.kind) == ("sentence", row_statement.kind)
+        and row_statement.form != "sentence"
+        and candidate.words >= best_candidate.words
+        and documents[candidate.statement.place].document == row_document
+        and TIME_PATTERN.search(plain(candidate.statement.text))
+        and shared_stems(
+            best_candidate.words, stems(f"{candidate.statement.label} {candidate.statement.head}")
+        )
+        and len(_core(candidate.statement, known_words)) <= MAX_EXTRA_WORDS
+        and value_key(candidate.statement.value) not in value_key(row_statement.value)
     ]
-    return later[:1]
+    return later_statements[:1]
 
 
-def _is_open(text: str, best: Statement, beside: Statement) -> bool:
+def _is_open(text: str, best_statement: Statement, neighbour: Statement) -> bool:
     """Whether no word of a question in plain letters tells a value from another in its passage."""
-    words = frozenset(map(stem, topic_words(text)))
-    words -= shared_stems(words, stems(best.heading))
-    if beside.text != best.text:
-        met = [shared_stems(words, stems(side.text)) for side in (best, beside)]
-        return met[0] == met[1] and (bool(met[0]) or not words)
+    question_stems = frozenset(map(stem, topic_words(text)))
+    question_stems -= shared_stems(question_stems, stems(best_statement.heading))
+    if neighbour.text != best_statement.text:
+        shared_by_side = [
+            shared_stems(question_stems, stems(statement.text))
+            for statement in (best_statement, neighbour)
+        ]
+        return shared_by_side[0] == shared_by_side[1] and (
+            bool(shared_by_side[0]) or not question_stems
+        )
     # what begins a sentence is said of all its values: half of it names none of them
-    first, later = sorted((best, beside), key=lambda side: best.text.find(side.value))
-    names = [frozenset(map(stem, topic_words(plain(side.name)))) for side in (first, later)]
-    is_named = 2 * len(shared_stems(names[0], stems(text))) > len(names[0])
-    own = names[1] - names[0] | {*stems(first.head)} - names[1]
-    return not is_named and not shared_stems(words, own)
+    earlier_statement, later_statement = sorted(
+        (best_statement, neighbour), key=lambda statement: best_statement.text.find(statement.value)
+    )
+    name_stems = [
+        frozenset(map(stem, topic_words(plain(statement.name))))
+        for statement in (earlier_statement, later_statement)
+    ]
+    is_named = 2 * len(shared_stems(name_stems[0], stems(text))) > len(name_stems[0])
+    distinguishing_stems = (
+        name_stems[1] - name_stems[0] | {*stems(earlier_statement.head)} - name_stems[1]
+    )
+    return not is_named and not shared_stems(question_stems, distinguishing_stems)
 
 
-def _is_meant(text: str, best: Statement, beside: Statement, matches: int = 1) -> bool:
+def _is_meant(
+    text: str, best_statement: Statement, neighbour: Statement, min_matches: int = 1
+) -> bool:
     """Whether so many words of a question name a value in a sentence, and none the value beside."""
-    words = [stem(word) for word in topic_words(text)]
-    own, beyond = ({*stems(f"{side.label} {side.head}")} for side in (best, beside))
+    question_stems = [stem(word) for word in topic_words(text)]
+    best_stems, neighbour_stems = (
+        {*stems(f"{statement.label} {statement.head}")} for statement in (best_statement, neighbour)
+    )
     return (
-        best.text == beside.text
-        and len(shared_stems(words, frozenset(own - beyond))) >= matches
-        and not shared_stems(words, frozenset(beyond - own))
+        best_statement.text == neighbour.text
+        and len(shared_stems(question_stems, frozenset(best_stems - neighbour_stems)))
+        >= min_matches
+        and not shared_stems(question_stems, frozenset(neighbour_stems - best_stems))
     )
 
 
 def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:
     """Whether a question in plain letters has words that only some of these values go by."""
-    words = [stem(word) for word in (*topic_words(text), *_PER.findall(text))]
-    names = [frozenset(stems(f"{statement.label} {statement.head}")) for statement in listed]
+    question_stems = [
+        stem(question_stem) for question_stem in (*topic_words(text), *_PER_UNIT.findall(text))
+    ]
+    stems_by_name = [
+        frozenset(stems(f"{listed_item.label} {listed_item.head}")) for listed_item in listed
+    ]
     return any(
-        0 < sum(any(meets(word, statement) for statement in own) for own in names) < len(names)
-        for word in words
+        0
+        < sum(
+            any(meets(question_stem, listed_item) for listed_item in name_stems)
+            for name_stems in stems_by_name
+        )
+        < len(stems_by_name)
+        for question_stem in question_stems
     )
 
 
 def _by_axis(
-    listed: list[Statement],
+    listed_statements: list[Statement],
     topic: Sequence[str],
     documents: Sequence[Chunk],
-    scope: str | None = None,
+    date_scope: str | None = None,
 ) -> QuestionGap | None:
     """The gap by what tells statements apart: their labels, else their times or documents."""
-    field = _field(topic, [f"{each.name} {each.heading}" for each in listed], listed[0].kind)
-    cores = [_core(each, topic) for each in listed]
-    if len(set(cores)) > 1:
+    field_name = _field(
+        topic,
+        [f"{statement.name} {statement.heading}" for statement in listed_statements],
+        listed_statements[0].kind,
+    )
+    label_cores = [_core(statement, topic) for statement in listed_statements]
+    if len(set(label_cores)) > 1:
         # of one label what holds the latest
-        alike = [
-            [each for each, own in zip(listed, cores, strict=True) if own == core]
-            for core in dict.fromkeys(cores)
+        groups_by_core = [
+            [
+                statement
+                for statement, own_core in zip(listed_statements, label_cores, strict=True)
+                if own_core == label_core
+            ]
+            for label_core in dict.fromkeys(label_cores)
         ]
-        listed = [in_time(each, "newest", documents)[0] for each in alike]
-        if all(each.kind == "name" for each in listed):
-            return _gap("implicit_entity", f"{field}:role", listed)
-        return _gap("field_type", field, listed)
-    if len({documents[each.place].document for each in listed}) > 1:
-        return _by_document(listed, field, documents, scope)
-    by_head = len({value_key(each.label) for each in listed}) == 1
-    if all(_is_dated(each.head if by_head else each.label) for each in listed):
-        return _gap("date_scope", f"{field}:date", listed, by_head=by_head)
-    return _gap("field_type", field, listed, by_head=by_head)
+        listed_statements = [
+            in_time(statement, "newest", documents)[0] for statement in groups_by_core
+        ]
+        if all(statement.kind == "name" for statement in listed_statements):
+            return _gap("implicit_entity", f"{field_name}:role", listed_statements)
+        return _gap("field_type", field_name, listed_statements)
+    if len({documents[statement.place].document for statement in listed_statements}) > 1:
+        return _by_document(listed_statements, field_name, documents, date_scope)
+    is_by_head = len({value_key(statement.label) for statement in listed_statements}) == 1
+    if all(
+        _is_dated(statement.head if is_by_head else statement.label)
+        for statement in listed_statements
+    ):
+        return _gap("date_scope", f"{field_name}:date", listed_statements, is_by_head=is_by_head)
+    return _gap("field_type", field_name, listed_statements, is_by_head=is_by_head)
 
 
-def _field(topic: Sequence[str], texts: Sequence[str], kind: str) -> str:
+def _field(topic: Sequence[str], statement_texts: Sequence[str], kind: str) -> str:
     """What is open, by the words of a topic that all of some texts have, else by all; or a kind."""
-    return " ".join(shared_topic(topic, texts) or topic) or kind
+    return " ".join(shared_topic(topic, statement_texts) or topic) or kind
 
 
-def _is_dated(name: str) -> bool:
+def _is_dated(statement_name: str) -> bool:
     """Whether a name says when something holds."""
-    forms = (TIME, expression("newer"), expression("older"))
-    return any(form.search(plain(name)) for form in forms)
+    time_patterns = (TIME_PATTERN, expression("newer"), expression("older"))
+    return any(time_pattern.search(plain(statement_name)) for time_pattern in time_patterns)
 
 
 def _core(statement: Statement, topic: Sequence[str]) -> frozenset[str]:
     """What a label says beside the topic and the time."""
-    label, bare = statement.label, plain(statement.label)
-    for form in (TIME, expression("newer"), expression("older")):
-        bare = form.sub(" ", bare)
-    dates = " ".join(value.text for value in values_in(label) if value.kind in {"date", "number"})
-    own = frozenset(word for word in stems(bare) if not word.isdigit()).difference(stems(dates))
-    return own - shared_stems(own, [stem(word) for word in topic])
+    label, bare_label = statement.label, plain(statement.label)
+    for time_pattern in (TIME_PATTERN, expression("newer"), expression("older")):
+        bare_label = time_pattern.sub(" ", bare_label)
+    date_text = " ".join(
+        text_value.text for text_value in values_in(label) if text_value.kind in {"date", "number"}
+    )
+    label_stems = frozenset(
+        label_stem for label_stem in stems(bare_label) if not label_stem.isdigit()
+    ).difference(stems(date_text))
+    return label_stems - shared_stems(label_stems, [stem(label_stem) for label_stem in topic])
 
 
 def _by_document(
-    listed: Sequence[Statement], field: str, documents: Sequence[Chunk], scope: str | None
+    listed_statements: Sequence[Statement],
+    field_name: str,
+    documents: Sequence[Chunk],
+    date_scope: str | None,
 ) -> QuestionGap | None:
     """Which document is meant, or which version: by what their tags tell apart."""
-    first: dict[str, Statement] = {}
-    for statement in listed:
-        first.setdefault(documents[statement.place].document, statement)
-    own = {name: documents[each.place] for name, each in first.items()}
-    tags = {name: chunk.tags for name, chunk in own.items()}
-    stamps = {name: version_stamp(chunk) for name, chunk in own.items()}
+    first_by_document: dict[str, Statement] = {}
+    for statement in listed_statements:
+        first_by_document.setdefault(documents[statement.place].document, statement)
+    chunk_by_document = {
+        document_name: documents[each.place] for document_name, each in first_by_document.items()
+    }
+    tags_by_document = {
+        document_name: chunk.tags for document_name, chunk in chunk_by_document.items()
+    }
+    version_stamps = {
+        document_name: version_stamp(chunk) for document_name, chunk in chunk_by_document.items()
+    }
     is_dated = (
-        len({of.get("product", "") for of in tags.values()}) == 1
-        and len(set(stamps.values())) == len(stamps)
-        and all(any(stamp) for stamp in stamps.values())
+        len({document_tags.get("product", "") for document_tags in tags_by_document.values()}) == 1
+        and len(set(version_stamps.values())) == len(version_stamps)
+        and all(any(version) for version in version_stamps.values())
     )
-    if len(first) == 1 or (is_dated and scope is not None):
+    if len(first_by_document) == 1 or (is_dated and date_scope is not None):
         return None  # the question names a time, of which no version is
     # a role carries over to the next portfolio, a file's name does not
-    names = document_roles(tags)
-    order = [*first]
+    offered_names = document_roles(tags_by_document)
+    ordered_documents = [*first_by_document]
     if is_dated:
-        order.sort(key=lambda name: stamps[name], reverse=True)
-        names = {name: name for name in order} | {order[-1]: "oldest", order[0]: "newest"}
+        ordered_documents.sort(
+            key=lambda document_name: version_stamps[document_name], reverse=True
+        )
+        offered_names = {document_name: document_name for document_name in ordered_documents} | {
+            ordered_documents[-1]: "oldest",
+            ordered_documents[0]: "newest",
+        }
     readings = tuple(
-        GapReading(names[name], first[name].text, title_of(own[name])) for name in order
+        GapReading(
+            offered_names[document_name],
+            first_by_document[document_name].text,
+            title_of(chunk_by_document[document_name]),
+        )
+        for document_name in ordered_documents
     )[:MOST]
     if is_dated:
-        return QuestionGap("date_scope", f"{field}:date", readings, "newest")
-    return QuestionGap("document", f"{field}:document", readings, "first")
+        return QuestionGap("date_scope", f"{field_name}:date", readings, "newest")
+    return QuestionGap("document", f"{field_name}:document", readings, "first")
 
 
 def title_of(chunk: Chunk) -> str:
@@ -541,38 +714,56 @@ def title_of(chunk: Chunk) -> str:
 
 
 def _gap(
-    kind: GapKind, field: str, listed: Sequence[Statement], *, by_head: bool = False
+    kind: GapKind, field_name: str, listed: Sequence[Statement], *, is_by_head: bool = False
 ) -> QuestionGap | None:
     """A gap whose readings are statements, each under the name that tells it from the others.
 
     A sentence has no name of its own: it goes by its heading, where no other stands under that, and
     is shown whole.
     """
-    names = [each.head if by_head else each.label for each in listed]
-    for part in ("name", "heading", "text"):
-        if len(set(map(value_key, names))) < len(names):
-            names = [getattr(each, part) for each in listed]
-    headings = Counter(value_key(each.heading) for each in listed)
-    texts = Counter(each.text for each in listed)
+    reading_names = [statement.head if is_by_head else statement.label for statement in listed]
+    for attribute in ("name", "heading", "text"):
+        if len(set(map(value_key, reading_names))) < len(reading_names):
+            reading_names = [getattr(statement, attribute) for statement in listed]
+    heading_counts = Counter(value_key(statement.heading) for statement in listed)
+    text_counts = Counter(statement.text for statement in listed)
     readings: dict[str, GapReading] = {}
-    for name, each in zip(names, listed, strict=True):
-        own, shown = name, ""
-        if each.form == "sentence":
-            is_shared = texts[each.text] > 1  # shown is what tells its values apart
-            shown = f"{name}: {each.value}" if is_shared else _short(each.text, each.value)
-            own = each.heading if headings[value_key(each.heading)] == 1 and each.heading else name
-        if own:
-            readings.setdefault(value_key(own), GapReading(own[:LONGEST], each.text, shown))
-    results = tuple(readings.values())[:MOST]
-    return QuestionGap(kind, field[:LONGEST], results, "first") if len(results) > 1 else None
-
-
-def _short(text: str, value: str) -> str:
-    """A sentence as it is offered: around its value where it is long."""
-    if len(text) <= SHOWN:
-        return text
-    start = max(0, min(text.find(value) - SHOWN // 2, len(text) - SHOWN))
+    for reading_name, statement in zip(reading_names, listed, strict=True):
+        offered_name, shown_text = reading_name, ""
+        if statement.form == "sentence":
+            is_shared = text_counts[statement.text] > 1  # shown is what tells its values apart
+            shown_text = (
+                f"{reading_name}: {statement.value}"
+                if is_shared
+                else _short(statement.text, statement.value)
+            )
+            offered_name = (
+                statement.heading
+                if heading_counts[value_key(statement.heading)] == 1 and statement.heading
+                else reading_name
+            )
+        if offered_name:
+            readings.setdefault(
+                value_key(offered_name),
+                GapReading(offered_name[:MAX_VALUE_LENGTH], statement.text, shown_text),
+            )
+    offered_readings = tuple(readings.values())[:MOST]
     return (
-        f"{'…' if start else ''}{text[start : start + SHOWN].strip()}"
-        f"{'…' if start + SHOWN < len(text) else ''}"
+        QuestionGap(kind, field_name[:MAX_VALUE_LENGTH], offered_readings, "first")
+        if len(offered_readings) > 1
+        else None
+    )
+
+
+def _short(text: str, value_text: str) -> str:
+    """A sentence as it is offered: around its value where it is long."""
+    if len(text) <= MAX_SENTENCE_LENGTH:
+        return text
+    window_start = max(
+        0, min(text.find(value_text) - MAX_SENTENCE_LENGTH // 2, len(text) - MAX_SENTENCE_LENGTH)
+    )
+    window_end = window_start + MAX_SENTENCE_LENGTH
+    return (
+        f"{'…' if window_start else ''}{text[window_start:window_end].strip()}"
+        f"{'…' if window_end < len(text) else ''}"
     )

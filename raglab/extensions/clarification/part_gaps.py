@@ -15,12 +15,12 @@ from raglab.extensions.clarification.language_words import (
     stems,
 )
 from raglab.extensions.clarification.question_parsing import (
-    TASKS,
+    QUESTION_TASKS,
     is_bare,
     is_kind_word,
     wanted_kinds,
 )
-from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, PAGE_SCOPE
+from raglab.extensions.clarification.replies import CONTENTS_PAGES, DOCUMENT, PAGE_SCOPE
 from raglab.extensions.clarification.statements import heading_of, value_key
 from raglab.live.clarifier import GapReading, ParsedQuestion, QuestionGap
 from raglab.values import Chunk
@@ -47,7 +47,7 @@ def page_gap(
     scopes = ["1"] if any(chunk.page == 1 for chunk in documents) else []
     files = {chunk.source for chunk in documents}
     if any(contents([chunk for chunk in documents if chunk.source == source]) for source in files):
-        scopes.append(CONTENTS)
+        scopes.append(CONTENTS_PAGES)
     readings = tuple(GapReading(value) for value in (*scopes, DOCUMENT))
     return QuestionGap(PAGE_SCOPE, name, readings, "usual") if scopes else None
 
@@ -64,7 +64,7 @@ def intent_gap(
     named = [heading for heading in _headings(documents) if names_all(topic, heading)]
     if not named:
         return None
-    readings = tuple(GapReading(task, min(named, key=len)) for task in TASKS)
+    readings = tuple(GapReading(task, min(named, key=len)) for task in QUESTION_TASKS)
     return QuestionGap("intent", " ".join(topic), readings, "first")
 
 
@@ -80,7 +80,7 @@ def part_gap(
     Of no topic, or of one that many parts of no document that it names speak of.
     """
     scopes = (parsed.known(name, least) for name in ("page_scope", "date_scope"))
-    is_wide = expression("wide").search(text) or parsed.known("intent", least) in TASKS
+    is_wide = expression("wide").search(text) or parsed.known("intent", least) in QUESTION_TASKS
     if not is_wide or wanted_kinds(text) or any(scopes):
         return None
     if topic:

@@ -26,7 +26,11 @@ from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.language_words import plain, stems
-from raglab.extensions.clarification.question_parsing import TASKS, VERSION, parse_question
+from raglab.extensions.clarification.question_parsing import (
+    PARSER_VERSION,
+    QUESTION_TASKS,
+    parse_question,
+)
 from raglab.extensions.clarification.replies import NOT_UNDERSTOOD, read_reply
 from raglab.extensions.clarification.reply_names import MORE_TASKS, own_statement, pages_of
 from raglab.live.clarifier import (
@@ -54,14 +58,14 @@ from raglab.live.guarded_calls import (
 from raglab.values import Chunk, refuse
 from raglab.words.packs import GENERIC, Pack
 
-T = TypeVar("T")
+Checked = TypeVar("Checked")
 TIMEOUT_S = 30.0  # of the calls of one question together
-NAME_S = 1.0  # of reading what a callable calls itself
-LONGEST = 200  # characters of a value
-LONGEST_RESULT = 2**20  # bytes of all that a call gives, as JSON
-MOST = 20  # readings of a gap
+NAME_TIMEOUT_S = 1.0  # of reading what a callable calls itself
+MAX_RESULT_TEXT = 200  # characters of a value
+MAX_RESULT_BYTES = 2**20  # bytes of all that a call gives, as JSON
+MAX_GAP_READINGS = 20  # readings of a gap
 PAGE_SCOPES = ("toc", "document", "last")
-EXAMPLE = Chunk("example#1", "Fees\n\nPet deposit: £250\n\nKey deposit: £50", "example.md", 1)
+EXAMPLE_CHUNK = Chunk("example#1", "Fees\n\nPet deposit: £250\n\nKey deposit: £50", "example.md", 1)
 EXAMPLE_QUESTION = "What is the deposit?"
 EXAMPLE_REQUEST = ReplyRequest(
     EXAMPLE_QUESTION,
@@ -69,9 +73,9 @@ EXAMPLE_REQUEST = ReplyRequest(
     "deposit",
     (GapReading("Pet deposit"), GapReading("Key deposit")),
     "Pet deposit",
-    (EXAMPLE,),
+    (EXAMPLE_CHUNK,),
 )
-FORMS = {
+PROTOCOL_FORMS = {
     "parser": "(question, documents) -> ParsedQuestion",
     "gap_finder": "(parsed, documents, hits) -> list of QuestionGap",
     "reply_reader": "(reply, request) -> Reply",
@@ -98,15 +102,19 @@ class OwnCall(NamedTuple):
     prompt_version: str
 
 
-def _own_call(call: Any) -> OwnCall | None:  # noqa: ANN401 - whatever the user gives
-    if call is None or isinstance(call, OwnCall):
-        return call
-    version, *more = (
-        attribute_text(call, name, NAME_S)[:LONGEST]
-        for name in ("version", "model", "prompt_version")
+def _own_call(user_call: Any) -> OwnCall | None:  # noqa: ANN401 - whatever the user gives
+    if user_call is None or isinstance(user_call, OwnCall):
+        return user_call
+    own_version, *model_texts = (
+        attribute_text(user_call, attribute, NAME_TIMEOUT_S)[:MAX_RESULT_TEXT]
+        for attribute in ("version", "model", "prompt_version")
     )
     return OwnCall(
-        call, version or attribute_text(call, "__name__", NAME_S) or type(call).__name__, *more
+        user_call,
+        own_version
+        or attribute_text(user_call, "__name__", NAME_TIMEOUT_S)
+        or type(user_call).__name__,
+        *model_texts,
     )
 
 
@@ -138,7 +146,9 @@ class ProtocolCalls:
 
     def names(self) -> dict[str, str]:
         """Version of each of the four, by its role."""
-        return {role: getattr(getattr(self, role), "version", VERSION) for role in FORMS}
+        return {
+            role: getattr(getattr(self, role), "version", PARSER_VERSION) for role in PROTOCOL_FORMS
+        }
 
     def check(self) -> None:
         """Call what the user gave with an example.
@@ -149,22 +159,22 @@ class ProtocolCalls:
         Raises:
           ValueError: it can never work: it is no callable, is async, or takes other arguments.
         """
-        documents = (EXAMPLE,)
-        parsed = parse_question(EXAMPLE_QUESTION, documents)
-        examples: dict[str, tuple[Any, ...]] = {
+        documents = (EXAMPLE_CHUNK,)
+        parsed_example = parse_question(EXAMPLE_QUESTION, documents)
+        example_calls: dict[str, tuple[Any, ...]] = {
             "parser": (ProtocolCalls.parse, EXAMPLE_QUESTION, documents),
-            "gap_finder": (ProtocolCalls.gaps, parsed, documents, documents),
+            "gap_finder": (ProtocolCalls.gaps, parsed_example, documents, documents),
             "reply_reader": (ProtocolCalls.reply, "yes", EXAMPLE_REQUEST),
             "field_reader": (ProtocolCalls.value, "deposit", documents),
         }
-        for role, (method, *arguments) in examples.items():
-            own = getattr(self, role)
-            if own is None:
+        for role, (protocol_method, *arguments) in example_calls.items():
+            own_call = getattr(self, role)
+            if own_call is None:
                 continue
-            if problem := _misfit(own.call, FORMS[role]):
-                msg = f"{role} must be a callable {FORMS[role]}, got {problem}"
+            if misfit := _misfit(own_call.call, PROTOCOL_FORMS[role]):
+                msg = f"{role} must be a callable {PROTOCOL_FORMS[role]}, got {misfit}"
                 raise ValueError(msg)
-            method(self.for_request(), *arguments)
+            protocol_method(self.for_request(), *arguments)
 
     def parse(self, question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
         """The question as typed fields."""
@@ -210,66 +220,69 @@ class ProtocolCalls:
         self,
         role: str,
         arguments: tuple[Any, ...],
-        checked: Callable[[Any], T],
-        default: Callable[[], T],
-    ) -> T:
+        checked_reader: Callable[[Any], Checked],
+        default: Callable[[], Checked],
+    ) -> Checked:
         """What the user's callable gives, copied and checked.
 
         What the default gives where it fails.
         """
-        own: OwnCall | None = getattr(self, role)
-        if own is None:
+        own_call: OwnCall | None = getattr(self, role)
+        if own_call is None:
             return default()
         try:
-            if is_running(own.call):
+            if is_running(own_call.call):
                 msg = "RecursionError: it was called within itself"
                 raise CallFailedError(msg)  # noqa: TRY301 - a failure like any of the call
             return call_in_time(
-                own.call,
+                own_call.call,
                 tuple(map(_frozen, arguments)),
                 call_time=self.time or CallTime(self.timeout_s),
-                read_result=checked,
+                read_result=checked_reader,
                 late_threads=self._late,
             )
         except CallFailedError as error:
-            reason = str(error)
-        self.fallbacks.append(Fallback(role, reason))
-        kind = (role, reason.partition(":")[0])
-        if kind not in self._warnings:
-            self._warnings.add(kind)
+            failure_reason = str(error)
+        self.fallbacks.append(Fallback(role, failure_reason))
+        warning_kind = (role, failure_reason.partition(":")[0])
+        if warning_kind not in self._warnings:
+            self._warnings.add(warning_kind)
             warn_user(
-                f"{role} {own.version} failed ({reason}): the default stands in, wherever it fails."
+                f"{role} {own_call.version} failed ({failure_reason}): "
+                "the default stands in, wherever it fails."
             )
         return default()
 
 
-def _misfit(call: object, form: str) -> str:
+def _misfit(user_call: object, protocol_form: str) -> str:
     """Why something can never be called as a protocol is; '' where it may be."""
-    if not callable(call):
-        return f"{type(call).__name__}; of a model take ModelCalls(client).arguments."
-    if inspect.iscoroutinefunction(call):
+    if not callable(user_call):
+        return f"{type(user_call).__name__}; of a model take ModelCalls(client).arguments."
+    if inspect.iscoroutinefunction(user_call):
         return "an async function; write def, or run it by asyncio.run."
     try:
-        signature = inspect.signature(call)
+        call_signature = inspect.signature(user_call)
     except Exception:  # noqa: BLE001 - one that states no arguments may take these
         return ""
     try:
-        signature.bind(*form.partition(")")[0].split(","))
+        call_signature.bind(*protocol_form.partition(")")[0].split(","))
     except TypeError as error:
-        return f"arguments {str(signature)[:LONGEST]} ({error}); take these by position."
+        return (
+            f"arguments {str(call_signature)[:MAX_RESULT_TEXT]} ({error}); take these by position."
+        )
     return ""
 
 
 # --- copies: what goes to a callable, and what comes back
 
 
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - an argument of any protocol
+def _frozen(argument: Any) -> Any:  # noqa: ANN401 - an argument of any protocol
     """An argument as a callable gets it: nothing that it does to it changes ours."""
-    if isinstance(value, Chunk):
-        return value._replace(tags=MappingProxyType(value.tags))
-    if isinstance(value, ReplyRequest):
-        return value._replace(documents=_frozen(value.documents))
-    return tuple(map(_frozen, value)) if isinstance(value, tuple | list) else value
+    if isinstance(argument, Chunk):
+        return argument._replace(tags=MappingProxyType(argument.tags))
+    if isinstance(argument, ReplyRequest):
+        return argument._replace(documents=_frozen(argument.documents))
+    return tuple(map(_frozen, argument)) if isinstance(argument, tuple | list) else argument
 
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
@@ -277,7 +290,7 @@ _ADAPTERS: dict[type, TypeAdapter[Any]] = {
 } | {tuple: TypeAdapter(Annotated[tuple[QuestionGap, ...], FailFast()])}
 
 
-def _plain_copy(value: Any, kind: type[T]) -> T:  # noqa: ANN401 - whatever a user's callable gives
+def _plain_copy(user_result: Any, result_type: type[Checked]) -> Checked:  # noqa: ANN401 - whatever a user's callable gives
     """A result in types of `raglab.live.clarifier`, plain texts and numbers; tuple: of gaps.
 
     It is so whatever its own types override.
@@ -290,61 +303,71 @@ def _plain_copy(value: Any, kind: type[T]) -> T:  # noqa: ANN401 - whatever a us
       >>> _plain_copy(FieldValue("£50", "Key deposit: £50"), FieldValue)
       FieldValue(value='£50', quote='Key deposit: £50')
     """
-    if inspect.iscoroutine(value):
-        value.close()  # nobody awaits it
-    if not isinstance(value, tuple | list if kind is tuple else kind):
-        msg = f"it must give {kind.__name__}, got {type(value).__name__}"
+    if inspect.iscoroutine(user_result):
+        user_result.close()  # nobody awaits it
+    if not isinstance(user_result, tuple | list if result_type is tuple else result_type):
+        msg = f"it must give {result_type.__name__}, got {type(user_result).__name__}"
         raise TypeError(msg)
-    if isinstance(value, ParsedQuestion):
-        value = {name: getattr(value, name) for name in ParsedQuestion.model_fields}
-    copied: T = _ADAPTERS[kind].validate_python(value)
-    written = to_json(copied)
-    if len(written) > LONGEST_RESULT or b"\\u0000" in written:
+    if isinstance(user_result, ParsedQuestion):
+        user_result = {
+            field_name: getattr(user_result, field_name)
+            for field_name in ParsedQuestion.model_fields
+        }
+    plain_result: Checked = _ADAPTERS[result_type].validate_python(user_result)
+    written_json = to_json(plain_result)
+    if len(written_json) > MAX_RESULT_BYTES or b"\\u0000" in written_json:
         refuse(
-            f"its texts must have no NUL and {LONGEST_RESULT:,} bytes at most",
-            f"{copied!r:.80}",
+            f"its texts must have no NUL and {MAX_RESULT_BYTES:,} bytes at most",
+            f"{plain_result!r:.80}",
             "shorten them",
         )
-    return copied
+    return plain_result
 
 
 # --- checks of what comes back
 
 
 def _is_short(text: str) -> bool:
-    return 0 < len(text.strip()) <= LONGEST
+    return 0 < len(text.strip()) <= MAX_RESULT_TEXT
 
 
-def _parsed(value: Any, documents: Sequence[Chunk]) -> ParsedQuestion:  # noqa: ANN401
-    parsed = _plain_copy(value, ParsedQuestion)
-    for name in SLOT_NAMES:
-        text = getattr(parsed, name).value
-        if text is not None and not _is_short(text):
+def _parsed(user_result: Any, documents: Sequence[Chunk]) -> ParsedQuestion:  # noqa: ANN401
+    parsed = _plain_copy(user_result, ParsedQuestion)
+    for slot_name in SLOT_NAMES:
+        slot_text = getattr(parsed, slot_name).value
+        if slot_text is not None and not _is_short(slot_text):
             refuse(
-                f"{name} must be None or a text of 1 to {LONGEST} characters",
-                f"{text!r:.40}",
+                f"{slot_name} must be None or a text of 1 to {MAX_RESULT_TEXT} characters",
+                f"{slot_text!r:.40}",
                 "shorten it",
             )
     if parsed.page_scope.value == "0":
         refuse("page_scope must be a page from 1", "0", "count from 1")
-    pinned = {name for chunk in documents for name in (chunk.document, chunk.source, chunk.shown)}
-    if stray := set(parsed.documents) - pinned:
+    document_names = {
+        slot_name
+        for chunk in documents
+        for slot_name in (chunk.document, chunk.source, chunk.shown)
+    }
+    if stray_documents := set(parsed.documents) - document_names:
         refuse(
             "documents must be of those that the question is asked of",
-            f"{min(stray)!r:.80}",
+            f"{min(stray_documents)!r:.80}",
             "name these alone",
         )
     return parsed
 
 
-def _gaps(value: Any, documents: Sequence[Chunk]) -> tuple[QuestionGap, ...]:  # noqa: ANN401
+def _gaps(user_result: Any, documents: Sequence[Chunk]) -> tuple[QuestionGap, ...]:  # noqa: ANN401
     """Gaps of different readings, each of which the documents state."""
-    gaps = _plain_copy(value, tuple)
+    gaps = _plain_copy(user_result, tuple)
     for gap in gaps:
-        values = {plain(reading.value) for reading in gap.readings}
-        if not _is_short(gap.field) or not 1 < len(gap.readings) == len(values) <= MOST:
+        reading_values = {plain(reading.value) for reading in gap.readings}
+        if (
+            not _is_short(gap.field)
+            or not 1 < len(gap.readings) == len(reading_values) <= MAX_GAP_READINGS
+        ):
             refuse(
-                f"a gap must have a field, and 2 to {MOST} readings that differ",
+                f"a gap must have a field, and 2 to {MAX_GAP_READINGS} readings that differ",
                 f"{gap!r:.160}",
                 "name each once",
             )
@@ -364,35 +387,42 @@ def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> b
     A page, a task and a document are no words of a passage: without a quote there must be such a
     one.
     """
-    value, quote, text = reading
-    tags = {chunk.document: chunk.tags for chunk in documents}
-    roles = document_roles(tags).values()
-    known = {*tags, *roles, *TASKS, *MORE_TASKS, "newest", "oldest"}
+    reading_value, quote, reading_text = reading
+    tags_by_document = {chunk.document: chunk.tags for chunk in documents}
+    roles_by_document = document_roles(tags_by_document).values()
+    known_values = {
+        *tags_by_document,
+        *roles_by_document,
+        *QUESTION_TASKS,
+        *MORE_TASKS,
+        "newest",
+        "oldest",
+    }
 
-    def is_there(part: str) -> bool:
-        words = set(stems(part))  # a label of several cells
+    def is_there(reading_part: str) -> bool:
+        part_stems = set(stems(reading_part))  # a label of several cells
         return (
-            part in known
-            or _stands(part, documents)
-            or (kind == "page_scope" and is_scope(part, documents))
-            or (bool(quote and words) and words.issubset(stems(quote)))
+            reading_part in known_values
+            or _stands(reading_part, documents)
+            or (kind == "page_scope" and is_scope(reading_part, documents))
+            or (bool(quote and part_stems) and part_stems.issubset(stems(quote)))
         )
 
-    if not _is_short(value) or not is_there(text or value):
+    if not _is_short(reading_value) or not is_there(reading_text or reading_value):
         return False
     if quote:
         return _stands(quote, documents)
-    return kind in {"page_scope", "intent", "document"} and is_there(value)
+    return kind in {"page_scope", "intent", "document"} and is_there(reading_value)
 
 
-def _reply(value: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
-    reply = _plain_copy(value, Reply)
-    taken = checked_reply(reply, request)
-    values = {request.proposed, *(reading.value for reading in request.readings)}
-    is_named = reply.value in values or not reply.quote
+def _reply(user_result: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
+    reply = _plain_copy(user_result, Reply)
+    checked = checked_reply(reply, request)
+    offered_values = {request.proposed, *(reading.value for reading in request.readings)}
+    is_named = reply.value in offered_values or not reply.quote
     if (
-        (taken.kind == "not_understood") != (reply.kind == "not_understood")
-        or not values.issuperset(reply.declined)
+        (checked.kind == "not_understood") != (reply.kind == "not_understood")
+        or not offered_values.issuperset(reply.declined)
         or not (is_named or _is_stated(reply.value, reply.quote, request.documents))
         or (reply.kind == "yes" and reply.value not in {"", request.proposed})
     ):
@@ -401,20 +431,20 @@ def _reply(value: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
             f"{reply!r:.160}",
             "name one of these",
         )
-    return taken
+    return checked
 
 
-def _value(value: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: ANN401
-    if value is None:
+def _value(user_result: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: ANN401
+    if user_result is None:
         return None
-    answer = _plain_copy(value, FieldValue)
-    if not _is_stated(*answer, chunks):
+    field_value = _plain_copy(user_result, FieldValue)
+    if not _is_stated(*field_value, chunks):
         refuse(
             "its quote must stand in the passages and hold the value",
-            f"{answer!r:.160}",
+            f"{field_value!r:.160}",
             "copy both letter for letter",
         )
-    return answer
+    return field_value
 
 
 def _is_stated(value: str, quote: str, chunks: Sequence[Chunk]) -> bool:
@@ -427,12 +457,12 @@ def _stands(text: str, chunks: Sequence[Chunk]) -> bool:
 
     One that is cut ends in `…`.
     """
-    whole = _letters(text.strip("…"))
+    whole_text = _letters(text.strip("…"))
     return any(
-        whole in _letters(chunk.full_text)
-        and ("…" in text or is_quoted(whole, [chunk]) is not None)
+        whole_text in _letters(chunk.full_text)
+        and ("…" in text or is_quoted(whole_text, [chunk]) is not None)
         for chunk in chunks
-        if whole
+        if whole_text
     )
 
 
@@ -442,8 +472,8 @@ def _letters(text: str) -> str:
 
     Its apostrophes are straight.
     """
-    straight = text.replace("’", "'").replace("\u2011", "-")
-    return " ".join(re.sub(r"[|;*#>]+", " ", straight).split()).replace(" :", ":")
+    straight_text = text.replace("’", "'").replace("\u2011", "-")
+    return " ".join(re.sub(r"[|;*#>]+", " ", straight_text).split()).replace(" :", ":")
 
 
 def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:
@@ -454,26 +484,40 @@ def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:
     On offer: chosen; task or page: page; quoted: own_value. Yes chooses the proposal; no without a
     value declines it.
     """
-    proposed = () if request.proposed is None else (request.proposed,)
+    proposed_values = () if request.proposed is None else (request.proposed,)
     if reply.kind == "yes":
-        return Reply("chosen", *proposed, doubted=reply.doubted) if proposed else NOT_UNDERSTOOD
-    values = {reading.value for reading in request.readings}
-    declined = tuple(value for value in reply.declined if value in values.union(proposed))
+        return (
+            Reply("chosen", *proposed_values, doubted=reply.doubted)
+            if proposed_values
+            else NOT_UNDERSTOOD
+        )
+    offered_values = {reading.value for reading in request.readings}
+    declined_values = tuple(
+        reply_value
+        for reply_value in reply.declined
+        if reply_value in offered_values.union(proposed_values)
+    )
     if reply.kind == "declined":
-        declined = declined or proposed
-        return Reply("declined", declined=declined) if declined else NOT_UNDERSTOOD
-    value, quote = reply.value, ""
-    if reply.kind == "not_understood" or not value or value in declined:
+        declined_values = declined_values or proposed_values
+        return Reply("declined", declined=declined_values) if declined_values else NOT_UNDERSTOOD
+    reply_value, reply_quote = reply.value, ""
+    if reply.kind == "not_understood" or not reply_value or reply_value in declined_values:
         return NOT_UNDERSTOOD
-    kind: ReplyKind = "page"
-    is_task = request.kind == "intent" and value in MORE_TASKS
-    if value in values:
-        kind = "chosen"
-    elif not is_task and not (request.kind == "page_scope" and is_scope(value, request.documents)):
-        kind, quote = "own_value", reply.quote
-        if not quote or own_statement(reply, request.documents) is None or len(value) > LONGEST:
+    reply_kind: ReplyKind = "page"
+    is_task = request.kind == "intent" and reply_value in MORE_TASKS
+    if reply_value in offered_values:
+        reply_kind = "chosen"
+    elif not is_task and not (
+        request.kind == "page_scope" and is_scope(reply_value, request.documents)
+    ):
+        reply_kind, reply_quote = "own_value", reply.quote
+        if (
+            not reply_quote
+            or own_statement(reply, request.documents) is None
+            or len(reply_value) > MAX_RESULT_TEXT
+        ):
             return NOT_UNDERSTOOD
-    return reply._replace(kind=kind, quote=quote, declined=declined)
+    return reply._replace(kind=reply_kind, quote=reply_quote, declined=declined_values)
 
 
 def is_scope(value: str, documents: Sequence[Chunk]) -> bool:

@@ -26,13 +26,13 @@ from raglab.words.numerals import dates_in
 from raglab.words.packs import GENERIC, Pack
 from raglab.words.tokeniser import split_words
 
-VERSION = "rules-10"  # to be raised with every change of what is read
+PARSER_VERSION = "rules-10"  # to be raised with every change of what is read
 # in words of the tables, by its form, one of few, left open
-NAMED, IMPLIED, LIKELY, OPEN = 0.95, 0.80, 0.65, 0.30
-TASKS = ("cite", "summarise", "extract_conditions")
+NAMED_CONFIDENCE, IMPLIED_CONFIDENCE, LIKELY_CONFIDENCE, OPEN_CONFIDENCE = 0.95, 0.80, 0.65, 0.30
+QUESTION_TASKS = ("cite", "summarise", "extract_conditions")
 # in the order in which they are looked for
-INTENTS = (*TASKS, "define", "compare", "why", "procedure", "check")
-WANTED = (
+QUESTION_INTENTS = (*QUESTION_TASKS, "define", "compare", "why", "procedure", "check")
+ASKED_KINDS = (
     "address",
     "email",
     "phone",
@@ -45,14 +45,14 @@ WANTED = (
     "quantity",
     "amount",
 )
-VERSIONS = (("newest", "newer"), ("oldest", "older"))
-BARE = 5  # words of a question that names a thing and asks nothing
-_NUMBERED = frozenset({"reference", "phone", "number"})  # kinds of what is called a number
+VERSION_LISTS = (("newest", "newer"), ("oldest", "older"))
+MAX_BARE_WORDS = 5  # words of a question that names a thing and asks nothing
+_NUMBERED_KINDS = frozenset({"reference", "phone", "number"})  # kinds of what is called a number
 _HOW_LONG = re.compile(r"(?<!\w)(?:how (?:long|soon)|combien de temps)(?!\w)")
 _HOW_MUCH = re.compile(r"(?<!\w)(?:how much(?! notice)|combien(?! de))(?!\w)")
-_WHEN = re.compile(r"(?<!\w)(?:when|quand)(?!\w)")
-_DATE = re.compile(r"(?<!\w)date(?!\w)")
-_YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
+_ASKS_WHEN = re.compile(r"(?<!\w)(?:when|quand)(?!\w)")
+_DATE_WORD = re.compile(r"(?<!\w)date(?!\w)")
+_YEAR_NUMBER = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _CITED_PART = re.compile(
     r"\b((?:section|clause|article|part|module|annexe?|chapter|chapitre|titre|step|etape) "
     r"(?:[a-z]?\d+(?:\.\d+){0,4}|[a-h]\b|[ivx]+\b))"
@@ -76,38 +76,43 @@ def parse_question(
       >>> parsed.target_field.value, parsed.intent.value
       ('pet deposit', 'lookup')
     """
-    text = plain(question)
-    doctypes = {chunk.tags.get("doc_type", "") for chunk in documents} - {""}
+    plain_text = plain(question)
+    document_types = {chunk.tags.get("doc_type", "") for chunk in documents} - {""}
     return ParsedQuestion(
         question=question,
-        entity=_entity(text, pack),
-        intent=_intent(text),
-        target_field=_field(text, pack),
-        page_scope=_page(text),
-        date_scope=_date(text),
-        doctype=Slot(doctypes.pop(), NAMED) if len(doctypes) == 1 else Slot(),
+        entity=_entity(plain_text, pack),
+        intent=_intent(plain_text),
+        target_field=_field(plain_text, pack),
+        page_scope=_page(plain_text),
+        date_scope=_date(plain_text),
+        doctype=Slot(document_types.pop(), NAMED_CONFIDENCE)
+        if len(document_types) == 1
+        else Slot(),
         language=language_of(question, pack),
     )
 
 
-def _entity(text: str, pack: Pack) -> Slot:
+def _entity(plain_text: str, pack: Pack) -> Slot:
     """A role that is named, by the pack or by the words for people."""
-    for name, role in pack.roles.items():
-        if whole_words(role.asked).search(text):
-            return Slot(name, NAMED)
-    match = expression("people").search(text)
-    return Slot(match[0], IMPLIED) if match else Slot()
+    for role_name, role in pack.roles.items():
+        if whole_words(role.asked).search(plain_text):
+            return Slot(role_name, NAMED_CONFIDENCE)
+    people_match = expression("people").search(plain_text)
+    return Slot(people_match[0], IMPLIED_CONFIDENCE) if people_match else Slot()
 
 
-def _intent(text: str) -> Slot:
+def _intent(plain_text: str) -> Slot:
     """What is to be done; open where a thing is named and nothing asked."""
-    for name in INTENTS:
-        match = expression(name).search(text)
+    for intent_name in QUESTION_INTENTS:
+        intent_match = expression(intent_name).search(plain_text)
         # A verb asks whether only where the question begins with it.
-        if match and (name != "check" or match.start() == 0):
-            return Slot(name, NAMED if name in TASKS else IMPLIED)
-    is_open = is_bare(text) or expression("about").search(text) is not None
-    return Slot("cite", OPEN) if is_open else Slot("lookup", LIKELY)
+        if intent_match and (intent_name != "check" or intent_match.start() == 0):
+            return Slot(
+                intent_name,
+                NAMED_CONFIDENCE if intent_name in QUESTION_TASKS else IMPLIED_CONFIDENCE,
+            )
+    is_open = is_bare(plain_text) or expression("about").search(plain_text) is not None
+    return Slot("cite", OPEN_CONFIDENCE) if is_open else Slot("lookup", LIKELY_CONFIDENCE)
 
 
 def is_bare(text: str, *, cited: bool = False) -> bool:
@@ -119,58 +124,71 @@ def is_bare(text: str, *, cited: bool = False) -> bool:
       cited: whether what names a part by its number counts too, `section 3, deposits`.
     """
     return (
-        len(split_words(_CITED_PART.sub(" ", text))) <= BARE
+        len(split_words(_CITED_PART.sub(" ", text))) <= MAX_BARE_WORDS
         and expression("asking").search(text) is None
         and (cited or _CITED_PART.search(text) is None)
     )
 
 
-def _field(text: str, pack: Pack) -> Slot:
+def _field(plain_text: str, pack: Pack) -> Slot:
     """A field of the pack, else the words of the topic."""
-    for name, expressions in pack.asked.items():
-        if whole_words(expressions).search(text):
-            return Slot(name, NAMED)
-    topic = " ".join(topic_words(text))
-    return Slot(topic, LIKELY) if topic else Slot()
+    for field_name, field_expressions in pack.asked.items():
+        if whole_words(field_expressions).search(plain_text):
+            return Slot(field_name, NAMED_CONFIDENCE)
+    topic_text = " ".join(topic_words(plain_text))
+    return Slot(topic_text, LIKELY_CONFIDENCE) if topic_text else Slot()
 
 
-def _page(text: str) -> Slot:
+def _page(plain_text: str) -> Slot:
     """A page, the contents or the whole, or a part by its number."""
-    page = expression("page_named").search(text)
-    if page:
-        return Slot(next(group for group in page.groups() if group), NAMED)
-    for key, value in (
+    page_match = expression("page_named").search(plain_text)
+    if page_match:
+        return Slot(
+            next(page_text for page_text in page_match.groups() if page_text), NAMED_CONFIDENCE
+        )
+    for list_name, scope_value in (
         ("contents", "toc"),
         ("whole_named", "document"),
         ("last_page", "last"),
         ("cover", "1"),
     ):
-        match = expression(key).search(text)
+        scope_match = expression(list_name).search(plain_text)
         # `cover` and `index` mean something else in many trades: a page is called one.
-        if match and (key != "cover" or expression("page").search(match[0])):
-            return Slot(value, NAMED)
-    part = _CITED_PART.search(text)
-    return Slot(part[1], NAMED) if part else Slot()
+        if scope_match and (list_name != "cover" or expression("page").search(scope_match[0])):
+            return Slot(scope_value, NAMED_CONFIDENCE)
+    part_match = _CITED_PART.search(plain_text)
+    return Slot(part_match[1], NAMED_CONFIDENCE) if part_match else Slot()
 
 
-def _date(text: str) -> Slot:
+def _date(plain_text: str) -> Slot:
     """A day, a year, or the newer or older of several versions."""
-    day = next((date for date in dates_in(text) if date.month), None)
-    if day:
-        return Slot(f"{day.year}-{day.month:02d}" + (f"-{day.day:02d}" if day.day else ""), NAMED)
-    year = _YEAR.search(text)
-    if year:
-        return Slot(year[1], NAMED)
-    versions = [version for version, key in VERSIONS if expression(key).search(text)]
-    return Slot(versions[0], IMPLIED) if len(versions) == 1 else Slot()
+    named_day = next((found_date for found_date in dates_in(plain_text) if found_date.month), None)
+    if named_day:
+        return Slot(
+            f"{named_day.year}-{named_day.month:02d}"
+            + (f"-{named_day.day:02d}" if named_day.day else ""),
+            NAMED_CONFIDENCE,
+        )
+    year_match = _YEAR_NUMBER.search(plain_text)
+    if year_match:
+        return Slot(year_match[1], NAMED_CONFIDENCE)
+    named_versions = [
+        version_name
+        for version_name, list_name in VERSION_LISTS
+        if expression(list_name).search(plain_text)
+    ]
+    return Slot(named_versions[0], IMPLIED_CONFIDENCE) if len(named_versions) == 1 else Slot()
 
 
 @lru_cache(maxsize=1)
 def _form_words() -> frozenset[str]:
     """Words that say nothing about the subject of a question."""
-    words = (*entries("filler"), *entries("holders"), *entries("polite"), *entries("asking"))
+    list_entries = (*entries("filler"), *entries("holders"), *entries("polite"), *entries("asking"))
     return frozenset(
-        part for word in words if re.fullmatch(r"[\w' -]+", word) for part in split_words(word)
+        entry_word
+        for list_entry in list_entries
+        if re.fullmatch(r"[\w' -]+", list_entry)
+        for entry_word in split_words(list_entry)
     )
 
 
@@ -183,15 +201,19 @@ def topic_words(text: str) -> tuple[str, ...]:
     """
     # `notice` names a paper or a time: where the question asks for the time by it, it is what is
     # asked about.
-    form = _form_words() - {match[0].split()[0] for match in expression("duration").finditer(text)}
-    for key in ("email", "url", "phrases"):  # `mail address` says a kind in two words
-        text = expression(key).sub(" ", text)
-    words = (
-        word
-        for word in split_words(text)
-        if stems(word) and not {word, word.removesuffix("s")} & form and not word.isdigit()
+    form_words = _form_words() - {
+        duration_match[0].split()[0] for duration_match in expression("duration").finditer(text)
+    }
+    for list_name in ("email", "url", "phrases"):  # `mail address` says a kind in two words
+        text = expression(list_name).sub(" ", text)
+    content_words = (
+        question_word
+        for question_word in split_words(text)
+        if stems(question_word)
+        and not {question_word, question_word.removesuffix("s")} & form_words
+        and not question_word.isdigit()
     )
-    return tuple(dict.fromkeys(words))
+    return tuple(dict.fromkeys(content_words))
 
 
 def is_kind_word(word: str) -> bool:
@@ -199,7 +221,10 @@ def is_kind_word(word: str) -> bool:
 
     `limit`, `price`, `period`.
     """
-    return any(expression(kind).fullmatch(word) for kind in WANTED) or wanted_units(word) != ()
+    return (
+        any(expression(value_kind).fullmatch(word) for value_kind in ASKED_KINDS)
+        or wanted_units(word) != ()
+    )
 
 
 def wanted_units(text: str) -> tuple[str, ...]:
@@ -211,16 +236,16 @@ def wanted_units(text: str) -> tuple[str, ...]:
     """
     return next(
         (
-            units
-            for measure, units in _UNITS.items()
-            if expression(measure).search(text)
-            and not (measure == "age" and expression("amount").search(text))
+            measure_units
+            for measure_name, measure_units in _UNITS_BY_MEASURE.items()
+            if expression(measure_name).search(text)
+            and not (measure_name == "age" and expression("amount").search(text))
         ),
         (),
     )
 
 
-_UNITS = {  # of each measure, as values print them
+_UNITS_BY_MEASURE = {  # of each measure, as values print them
     "degrees": ("°", "degree", "degré"),
     "watts": ("W",),
     "weight": ("kg", "g", "lb"),
@@ -244,32 +269,37 @@ def wanted_kinds(text: str) -> frozenset[str]:
         return frozenset({"quantity", "duration"} if is_age else {"quantity"})
     if _HOW_LONG.search(text):  # `how long are phone calls kept` names a phone and asks for a time
         return frozenset({"duration"})
-    kinds = {kind for kind in WANTED if expression(kind).search(text)}
-    kinds -= {"time"} if "amount" in kinds else set()  # `the fee to close an account`
-    if expression("numbered").search(text) and "phone" not in kinds:
-        return _NUMBERED  # a number, be it the deposit's, is no sum
-    undated = _WHEN.sub(" ", text)
-    if "date" in kinds and expression("date").search(undated) is None:
+    asked_kinds = {value_kind for value_kind in ASKED_KINDS if expression(value_kind).search(text)}
+    asked_kinds -= {"time"} if "amount" in asked_kinds else set()  # `the fee to close an account`
+    if expression("numbered").search(text) and "phone" not in asked_kinds:
+        return _NUMBERED_KINDS  # a number, be it the deposit's, is no sum
+    text_without_when = _ASKS_WHEN.sub(" ", text)
+    if "date" in asked_kinds and expression("date").search(text_without_when) is None:
         return frozenset({"date", "time", "duration"})
-    if {"date", "duration"} <= kinds:
-        kinds = {"date" if undated != text or _DATE.search(text) else "duration"}
+    if {"date", "duration"} <= asked_kinds:
+        asked_kinds = {
+            "date" if text_without_when != text or _DATE_WORD.search(text) else "duration"
+        }
     is_who = expression("who").search(text) is not None
-    if expression("contact").search(text) and kinds.isdisjoint({"phone", "email", "amount"}):
-        kinds |= {"name"} if is_who else {"phone", "email"}
+    if expression("contact").search(text) and asked_kinds.isdisjoint({"phone", "email", "amount"}):
+        asked_kinds |= {"name"} if is_who else {"phone", "email"}
     elif is_who:
-        kinds = {"name"}
-    if len(kinds) > 1 and _HOW_MUCH.search(text) is None:
-        kinds -= {"amount"}
-    if not kinds and expression("count").search(text):
-        kinds = {"quantity", "number", "duration"}
-    return frozenset(kinds | ({"percentage"} if "amount" in kinds else set()))
+        asked_kinds = {"name"}
+    if len(asked_kinds) > 1 and _HOW_MUCH.search(text) is None:
+        asked_kinds -= {"amount"}
+    if not asked_kinds and expression("count").search(text):
+        asked_kinds = {"quantity", "number", "duration"}
+    return frozenset(asked_kinds | ({"percentage"} if "amount" in asked_kinds else set()))
 
 
 def shared_topic(words: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:
     """Words of a topic that every one of some texts has."""
-    own = [frozenset(stems(text)) for text in texts]
+    stems_by_text = [frozenset(stems(text)) for text in texts]
     return tuple(
-        word
-        for word in words
-        if all(any(meets(stem(word), name) for name in names) for names in own)
+        topic_word
+        for topic_word in words
+        if all(
+            any(meets(stem(topic_word), text_stem) for text_stem in text_stems)
+            for text_stems in stems_by_text
+        )
     )

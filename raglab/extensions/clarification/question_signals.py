@@ -19,7 +19,7 @@ import numpy as np
 from raglab.decision.document_names import chunk_documents, full_sources
 from raglab.decision.signal_values import STORED_SIGNALS, Columns, arm_order
 from raglab.extensions.clarification.gaps import find_gaps
-from raglab.extensions.clarification.question_parsing import VERSION, parse_question
+from raglab.extensions.clarification.question_parsing import PARSER_VERSION, parse_question
 from raglab.live.clarifier import ParsedQuestion
 from raglab.progress import progress
 from raglab.values import Case, Chunk, TraceData
@@ -61,7 +61,7 @@ class QuestionSignals:
 
         Parser with version, and pack, by name.
         """
-        return {name: {"by": VERSION, "pack": self.pack.stored} for name in STORED_SIGNALS}
+        return {name: {"by": PARSER_VERSION, "pack": self.pack.stored} for name in STORED_SIGNALS}
 
     def start(self) -> None:
         """Read the documents, so that no first question pays for it."""

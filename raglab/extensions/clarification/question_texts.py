@@ -12,15 +12,15 @@ from typing import Any
 from raglab.audit.default_table import DefaultUse
 from raglab.default_learner import OTHER, ClarificationDefault
 from raglab.extensions.clarification.language_words import language_parts, plain
-from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, LAST_PAGE, PAGE_SCOPE
+from raglab.extensions.clarification.replies import CONTENTS_PAGES, DOCUMENT, LAST_PAGE, PAGE_SCOPE
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.words.canonical import decimals
 from raglab.words.languages import Reason, say
 from raglab.words.packs import GENERIC, Pack
 
-YEAR = 4  # digits that are no page
-WORDED = frozenset({PAGE_SCOPE, "intent", "date_scope", ""})  # kinds whose values have words
-PERSON = "person"  # field of a question whom to turn to, which names nobody
+YEAR_DIGITS = 4  # digits that are no page
+WORDED_KINDS = frozenset({PAGE_SCOPE, "intent", "date_scope", ""})  # kinds whose values have words
+PERSON_FIELD = "person"  # field of a question whom to turn to, which names nobody
 
 
 def value_text(value: str, language: str, kind: str = "", text: str = "") -> str:
@@ -34,15 +34,15 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
       ... )
       ('page 3', 'the table of contents', 'Pet deposit')
     """
-    words = language_parts()[language]
+    language_words = language_parts()[language]
     if value == OTHER:
-        return str(words["say_other_page" if kind == PAGE_SCOPE else "say_other"])
-    if value.isdecimal() and len(value) < YEAR and kind in {PAGE_SCOPE, ""}:
-        return str(words["say_page"]).format(page=value)
-    phrase = str(words.get(f"say_{value}", "{"))
-    if kind not in WORDED or "{" in phrase:
+        return str(language_words["say_other_page" if kind == PAGE_SCOPE else "say_other"])
+    if value.isdecimal() and len(value) < YEAR_DIGITS and kind in {PAGE_SCOPE, ""}:
+        return str(language_words["say_page"]).format(page=value)
+    value_phrase = str(language_words.get(f"say_{value}", "{"))
+    if kind not in WORDED_KINDS or "{" in value_phrase:
         return text or value
-    return f"{phrase} ({text})" if text and kind == "date_scope" else phrase
+    return f"{value_phrase} ({text})" if text and kind == "date_scope" else value_phrase
 
 
 def field_text(field: str, language: str, pack: Pack = GENERIC, question: str | None = None) -> str:
@@ -53,15 +53,22 @@ def field_text(field: str, language: str, pack: Pack = GENERIC, question: str | 
     Args:
       question: a field without words in the pack is quoted as this writes them; None quotes none.
     """
-    name = field.partition(":")[0]
-    if language in pack.wording and name in pack.wording[language].fields:
-        return pack.wording[language].fields[name].the
-    text, words = language_parts()[language].get(f"field_{name}"), name.replace("_", " ")
-    if question is None or text is not None:
-        return str(text or words)
-    printed = {plain(word): word for word in re.findall(r"\w+", question)}
-    words = " ".join(printed.get(word, word) for word in words.split())
-    return f"« {words} »" if language == "fr" else f"“{words}”"
+    field_name = field.partition(":")[0]
+    if language in pack.wording and field_name in pack.wording[language].fields:
+        return pack.wording[language].fields[field_name].the
+    field_phrase, field_words = (
+        language_parts()[language].get(f"field_{field_name}"),
+        field_name.replace("_", " "),
+    )
+    if question is None or field_phrase is not None:
+        return str(field_phrase or field_words)
+    printed_words = {
+        plain(printed_word): printed_word for printed_word in re.findall(r"\w+", question)
+    }
+    field_words = " ".join(
+        printed_words.get(printed_word, printed_word) for printed_word in field_words.split()
+    )
+    return f"« {field_words} »" if language == "fr" else f"“{field_words}”"
 
 
 def question_text(
@@ -97,31 +104,36 @@ def question_text(
       >>> question_text(gap, "en", proposed="Pet deposit")[:64]
       'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
     """
-    words, field = language_parts()[language], field_text(gap.field, language, pack, question)
-    texts = {
+    language_words, field_phrase = (
+        language_parts()[language],
+        field_text(gap.field, language, pack, question),
+    )
+    texts_by_value = {
         reading.value: reading_text(reading, gap.kind, language).rstrip(".")
         for reading in gap.readings
     }
-    key: str = gap.kind
-    if gap.field.partition(":")[0] == PERSON:
-        key = PERSON
+    text_key: str = gap.kind
+    if gap.field.partition(":")[0] == PERSON_FIELD:
+        text_key = PERSON_FIELD
     elif gap.reason == "usual" and _are_pages(gap.readings):
-        key = "page_failed" if failed else "page"
-    why = "votes" if learned else proposed if proposed == "cite" else gap.reason
-    text = str(words[f"text_{key}"]).format(
-        field=field,
-        options=("; " if "," in "".join(texts.values()) else ", ").join(texts.values()),
-        proposed=texts.get(proposed, proposed),
-        reason=words.get(f"reason_{why}", "").format(field=field),
+        text_key = "page_failed" if failed else "page"
+    reason_key = "votes" if learned else proposed if proposed == "cite" else gap.reason
+    sentence = str(language_words[f"text_{text_key}"]).format(
+        field=field_phrase,
+        options=("; " if "," in "".join(texts_by_value.values()) else ", ").join(
+            texts_by_value.values()
+        ),
+        proposed=texts_by_value.get(proposed, proposed),
+        reason=language_words.get(f"reason_{reason_key}", "").format(field=field_phrase),
         failed=value_text(failed, language, gap.kind),
     )
-    return text[0].upper() + text[1:]
+    return sentence[0].upper() + sentence[1:]
 
 
 def _are_pages(readings: Sequence[GapReading]) -> bool:
     """Whether readings are pages by their number, or scopes of pages."""
-    values = {reading.value for reading in readings} - {CONTENTS, DOCUMENT, LAST_PAGE}
-    return all(map(str.isdecimal, values))
+    reading_values = {reading.value for reading in readings} - {CONTENTS_PAGES, DOCUMENT, LAST_PAGE}
+    return all(map(str.isdecimal, reading_values))
 
 
 def reading_text(reading: GapReading, kind: str, language: str) -> str:
@@ -131,28 +143,28 @@ def reading_text(reading: GapReading, kind: str, language: str) -> str:
 
 def option_rows(readings: Sequence[GapReading], kind: str, language: str) -> list[dict[str, Any]]:
     """Options of a clarification, from 1: what is offered, and `other` (rule S0.2)."""
-    rows = {
+    texts_by_value = {
         reading.value: reading_text(reading, kind, language)
         for reading in readings
         if reading.value != OTHER
     }
     # Parts are not pages: `another page` is offered beside pages alone.
-    rows[OTHER] = value_text(OTHER, language, kind if _are_pages(readings) else "")
+    texts_by_value[OTHER] = value_text(OTHER, language, kind if _are_pages(readings) else "")
     return [
-        {"id": number, "value": value, "text": text}
-        for number, (value, text) in enumerate(rows.items(), 1)
+        {"id": option_number, "value": option_value, "text": option_text}
+        for option_number, (option_value, option_text) in enumerate(texts_by_value.items(), 1)
     ]
 
 
 def applied_default(use: DefaultUse) -> dict[str, Any]:
     """The response's `default_applied`."""
-    row = use.row
+    default_row = use.row
     return {
-        "field": row.target_field,
+        "field": default_row.target_field,
         "value": use.value,
-        "row_id": row.row_id,
-        "version": row.version,
-        "confidence": row.confidence,
+        "row_id": default_row.row_id,
+        "version": default_row.version,
+        "confidence": default_row.confidence,
         "gate": use.gate,
     }
 
@@ -161,13 +173,16 @@ def default_sentence(
     row: ClarificationDefault, shown: str, language: str, pack: Pack = GENERIC
 ) -> str:
     """A default that was applied, in words."""
-    under = ", ".join(f"{name} {value}" for name, value in row.sub_conditions.items())
-    doctype_under = Reason("doctype_under", {"doctype": row.doctype, "under": under})
-    values = {
+    condition_text = ", ".join(
+        f"{condition_name} {condition_value}"
+        for condition_name, condition_value in row.sub_conditions.items()
+    )
+    doctype_under = Reason("doctype_under", {"doctype": row.doctype, "under": condition_text})
+    sentence_values = {
         "field": field_text(row.target_field, language, pack),
         "value": shown,
-        "where": doctype_under if under else row.doctype,
+        "where": doctype_under if condition_text else row.doctype,
         "before": Reason("n_requests", {"n": row.sample_size}),
         "confidence": decimals(row.confidence),
     }
-    return say(language, Reason("learned_default", values))
+    return say(language, Reason("learned_default", sentence_values))

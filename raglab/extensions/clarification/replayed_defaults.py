@@ -20,8 +20,8 @@ from raglab.extensions.clarification.default_rows import (
 from raglab.store.log_rows import Entries
 from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS
 
-_USES = (("applied", APPLICATIONS), ("asked", CLARIFICATIONS))
-_OF_ROW = (
+_USE_TABLES = (("applied", APPLICATIONS), ("asked", CLARIFICATIONS))
+_ROW_FIELDS = (
     "target_field",
     "doctype",
     "sub_conditions",
@@ -30,8 +30,8 @@ _OF_ROW = (
     "confidence",
     "sample_size",
 )
-_COMPARED = ("confidence", "gate", "votes")
-_OF_CHANGE = ("at", "kind", "signal", "value", "corrected_to", "row_id")
+_COMPARED_FIELDS = ("confidence", "gate", "votes")
+_CHANGE_FIELDS = ("at", "kind", "signal", "value", "corrected_to", "row_id")
 
 
 def replay_uses(events: RequestEvents, learner: DefaultLearner) -> ReplayedUses:
@@ -41,47 +41,80 @@ def replay_uses(events: RequestEvents, learner: DefaultLearner) -> ReplayedUses:
     """
     if learner.ask_below > learner.apply_above:
         learner = DefaultLearner()  # edited: among the differences already
-    uses = [
-        (use, row, events.version(row["row_id"], row["version"]))
-        for use, table in _USES
-        for row in events.of(table)
+    logged_uses = [
+        (use_name, use_row, events.version(use_row["row_id"], use_row["version"]))
+        for use_name, log_table in _USE_TABLES
+        for use_row in events.of(log_table)
     ]
-    uses.sort(key=lambda each: int(each[1]["seq"]))
+    logged_uses.sort(key=lambda logged_use: int(logged_use[1]["seq"]))
     changes = [(change, events.versions(int(change["seq"]))) for change in events.of(CHANGES)]
-    met = {change["row_id"]: change["seq"] for change, _ in changes if change["kind"] == "met"}
-    records = [record for *_, record in uses if record is not None]
-    records += [record for _, versions in changes for record in versions]
-    until = max((int(record["cause"]) for record in records), default=0)
-    row_ids = {record["row_id"] for record in records}
-    folds = {row_id: _Fold(events.log, row_id, until) for row_id in row_ids}
-    differences = [text for record in records for text in folds[record["row_id"]].compare(record)]
-    defaults = []
-    for use, row, record in uses:
-        version = None if record is None else folds[row["row_id"]].versions.get(row["version"])
-        if version is None:
-            key = key_of_row(events.log, row["row_id"])
-            version = empty_row(key, datetime.fromisoformat(row["at"]))
-        if record is None and row["version"]:
-            differences.append(f"row {row['row_id']} has no version {row['version']} in the log")
-        is_counted = record is not None and met.get(row["row_id"], inf) <= record["cause"]
-        default = _replayed(use, row, version, learner, is_counted=is_counted)
-        defaults.append(default)
-        about = (
-            f"{use} {default.value or 'nothing'}, row {default.row_id} version {default.version}"
+    first_requests = {
+        change["row_id"]: change["seq"] for change, _ in changes if change["kind"] == "met"
+    }
+    version_records = [
+        version_record for *_, version_record in logged_uses if version_record is not None
+    ]
+    version_records += [
+        version_record for _, change_versions in changes for version_record in change_versions
+    ]
+    last_cause = max(
+        (int(version_record["cause"]) for version_record in version_records), default=0
+    )
+    row_ids = {version_record["row_id"] for version_record in version_records}
+    folds_by_row = {row_id: _Fold(events.log, row_id, last_cause) for row_id in row_ids}
+    differences = [
+        difference
+        for version_record in version_records
+        for difference in folds_by_row[version_record["row_id"]].compare(version_record)
+    ]
+    replayed_defaults = []
+    for use_name, use_row, version_record in logged_uses:
+        row_version = (
+            None
+            if version_record is None
+            else folds_by_row[use_row["row_id"]].versions.get(use_row["version"])
+        )
+        if row_version is None:
+            row_key = key_of_row(events.log, use_row["row_id"])
+            row_version = empty_row(row_key, datetime.fromisoformat(use_row["at"]))
+        if version_record is None and use_row["version"]:
+            differences.append(
+                f"row {use_row['row_id']} has no version {use_row['version']} in the log"
+            )
+        is_counted = (
+            version_record is not None
+            and first_requests.get(use_row["row_id"], inf) <= version_record["cause"]
+        )
+        replayed_default = _replayed(use_name, use_row, row_version, learner, is_counted=is_counted)
+        replayed_defaults.append(replayed_default)
+        use_text = (
+            f"{use_name} {replayed_default.value or 'nothing'}, "
+            f"row {replayed_default.row_id} version {replayed_default.version}"
         )
         differences += [
-            f"{about}: {name} {row[name]} is recorded, the changes before it give {value}"
-            for name, value in default._asdict().items()
-            if name in _COMPARED and row[name] != value
+            f"{use_text}: {field_name} {use_row[field_name]} is recorded, "
+            f"the changes before it give {replayed_value}"
+            for field_name, replayed_value in replayed_default._asdict().items()
+            if field_name in _COMPARED_FIELDS and use_row[field_name] != replayed_value
         ]
-    signals = []
-    for change, versions in changes:
-        for record in versions[:1]:  # of the row that it changed; a split has those of others
-            columns = {name: change[name] for name in _OF_CHANGE}
-            signals.append(columns | {name: record[name] for name in ("version", "confidence")})
-        if not versions:
+    signal_columns = []
+    for change, change_versions in changes:
+        for version_record in change_versions[
+            :1
+        ]:  # of the row that it changed; a split has those of others
+            change_columns = {field_name: change[field_name] for field_name in _CHANGE_FIELDS}
+            signal_columns.append(
+                change_columns
+                | {
+                    field_name: version_record[field_name]
+                    for field_name in ("version", "confidence")
+                }
+            )
+        if not change_versions:
             differences.append(f"change {change['seq']} ({change['kind']}) has no version")
-    return ReplayedUses(tuple(defaults), tuple(signals), tuple(dict.fromkeys(differences)))
+    return ReplayedUses(
+        tuple(replayed_defaults), tuple(signal_columns), tuple(dict.fromkeys(differences))
+    )
 
 
 class _Fold:
@@ -91,23 +124,24 @@ class _Fold:
         self.versions: dict[int, ClarificationDefault] = {}
         self._broken = ""
         try:
-            for row in row_versions(log, lineage(log, row_id, until)):
-                if row.row_id == row_id:
-                    self.versions[row.version] = row
-        except (ValueError, KeyError, TypeError) as error:
-            self._broken = f"row {row_id} cannot be rebuilt: {error}"
+            for row_version in row_versions(log, lineage(log, row_id, until)):
+                if row_version.row_id == row_id:
+                    self.versions[row_version.version] = row_version
+        except (ValueError, KeyError, TypeError) as fold_error:
+            self._broken = f"row {row_id} cannot be rebuilt: {fold_error}"
 
     def compare(self, record: Mapping[str, Any]) -> Iterator[str]:
         """What of a version, as the log has it, is not as the changes give it."""
-        row, body = self.versions.get(record["version"]), record["body"]
-        label = f"row {record['row_id']} version {record['version']}"
+        row_version, row_body = self.versions.get(record["version"]), record["body"]
+        row_label = f"row {record['row_id']} version {record['version']}"
         if self._broken:
             yield self._broken
-        elif row is None or row.model_dump(mode="json") != body:
-            yield f"{label}: its body differs from what the changes give"
-        for name in ("target_field", "doctype", "confidence", "sample_size"):
-            if isinstance(body, Mapping) and record[name] != body.get(name):
-                yield f"{label}: {name} {record[name]!r} is recorded beside its body"
+        elif row_version is None or row_version.model_dump(mode="json") != row_body:
+            yield f"{row_label}: its body differs from what the changes give"
+        for field_name in ("target_field", "doctype", "confidence", "sample_size"):
+            if isinstance(row_body, Mapping) and record[field_name] != row_body.get(field_name):
+                fault = f"{field_name} {record[field_name]!r} is recorded beside its body"
+                yield f"{row_label}: {fault}"
 
 
 def _replayed(
@@ -119,16 +153,16 @@ def _replayed(
     is_counted: bool,
 ) -> ReplayedDefault:
     """A row as it was when it was used; counted: whether the version counts this request."""
-    requests = version.requests + (not is_counted)
+    n_requests = version.requests + (not is_counted)
     return ReplayedDefault(
         used=use,
         kind=row["kind"],
         value=row["value"] if use == "applied" else row["proposed"],
         votes=dict(version.candidate_votes),
         gate=row_gate(version, learner),
-        requests=requests,
-        asks=asks(version.model_copy(update={"requests": requests - 1}), learner),
+        requests=n_requests,
+        asks=asks(version.model_copy(update={"requests": n_requests - 1}), learner),
         thresholds=(learner.ask_below, learner.apply_above),
         every=learner.every,
-        **{name: getattr(version, name) for name in _OF_ROW},
+        **{field_name: getattr(version, field_name) for field_name in _ROW_FIELDS},
     )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from raglab.extensions.clarification.language_words import entries, expression, plain, whole_words
 from raglab.extensions.clarification.reply_names import (
-    CONTENTS,
+    CONTENTS_PAGES,
     DOCUMENT,
     LAST_PAGE,
     NOT_UNDERSTOOD,
@@ -29,17 +29,21 @@ from raglab.extensions.clarification.reply_names import (
 )
 from raglab.live.clarifier import Reply, ReplyRequest
 
-__all__ = ["CONTENTS", "DOCUMENT", "LAST_PAGE", "NOT_UNDERSTOOD", "PAGE_SCOPE", "read_reply"]
+__all__ = ["CONTENTS_PAGES", "DOCUMENT", "LAST_PAGE", "NOT_UNDERSTOOD", "PAGE_SCOPE", "read_reply"]
 # A sign that no plain reply has: a picture, a frown, a mark of code, a sign before a figure.
-_SIGN = re.compile(r"[^\w\s.,;:!'\"“”«»()/&+%€£$¥°#|*@…–—-]|[:;]['-]?[(/|](?!\w)|(?<![\w)])[-+]\d")
-_TONE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")  # of a picture, its form and colour
+_ODD_SIGN = re.compile(
+    r"[^\w\s.,;:!'\"“”«»()/&+%€£$¥°#|*@…–—-]|[:;]['-]?[(/|](?!\w)|(?<![\w)])[-+]\d"
+)
+_PICTURE_TONE = re.compile(
+    "[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]"
+)  # of a picture, its form and colour
 # `the pet one not the other`: a `not` behind a noun begins a part; behind a verb it is the verb's.
 _BARE_NOT = re.compile(
     r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bam )(?<!\bdo )(?<!\bdoes )(?<!\bdid )(?<!\bbe )(?<!'s "
     r")(?<!'m )(?<!est )(?<!sont )\b(?=(?:not|pas) )"
 )
-_PART = re.compile(r"[,.;:!–—|](?=\s|$)|\s-\s|\||[()]|(?<!\d)[/+&\n](?!\d)")
-LONGEST_REPLY = 1_000  # characters that are read; a longer reply is not understood
+_PART_BREAK = re.compile(r"[,.;:!–—|](?=\s|$)|\s-\s|\||[()]|(?<!\d)[/+&\n](?!\d)")
+MAX_READ_REPLY = 1_000  # characters that are read; a longer reply is not understood
 _EDGE_AND = re.compile(r"^(?:and|et) | (?:and|et)$")
 
 
@@ -62,29 +66,29 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
       (Reply(kind='chosen', value='Rent deposit', quote='', declined=(), doubted=False), \
 'not_understood', ('Pet deposit',))
     """
-    button = plain(reply)
-    pressed = [
+    button_text = plain(reply)
+    pressed_values = [
         reading.value
         for reading in request.readings
-        if button and button in {plain(reading.value), plain(reading.text)}
+        if button_text and button_text in {plain(reading.value), plain(reading.text)}
     ]
-    if len(pressed) == 1:
-        return Reply("chosen", pressed[0])
-    if len(reply) > LONGEST_REPLY:
+    if len(pressed_values) == 1:
+        return Reply("chosen", pressed_values[0])
+    if len(reply) > MAX_READ_REPLY:
         return NOT_UNDERSTOOD
-    text, choice = choice_of(mended(_spelled(reply, request), request), request)
-    sure = " ".join(expression("doubt").sub(" ", text).split())
+    spelled_reply, choice = choice_of(mended(_spelled(reply, request), request), request)
+    sure_text = " ".join(expression("doubt").sub(" ", spelled_reply).split())
     if (
-        not re.search(r"\w", sure)
-        or _SIGN.search(text)
-        or expression("undecided").search(sure)
-        or expression("musing").fullmatch(text)
+        not re.search(r"\w", sure_text)
+        or _ODD_SIGN.search(spelled_reply)
+        or expression("undecided").search(sure_text)
+        or expression("musing").fullmatch(spelled_reply)
     ):
         return NOT_UNDERSTOOD
-    heard = _read(sure.strip(" ,.!…"), choice)
-    if sure == text:
-        return heard
-    return heard._replace(doubted=True) if heard.value else NOT_UNDERSTOOD
+    read_result = _read(sure_text.strip(" ,.!…"), choice)
+    if sure_text == spelled_reply:
+        return read_result
+    return read_result._replace(doubted=True) if read_result.value else NOT_UNDERSTOOD
 
 
 def _spelled(reply: str, request: ReplyRequest) -> str:
@@ -92,116 +96,160 @@ def _spelled(reply: str, request: ReplyRequest) -> str:
 
     Pictures are yes or no, sums have signs, `no. 1` is an option, pages are written alike.
     """
-    text = _TONE.sub("", plain(reply))
-    names = [plain(f"{reading.value} {reading.text}") for reading in request.readings]
-    places = "|".join(str(place) for place, _ in enumerate(names, 1)) or "(?!)"
-    called = rf"(?<![\w'])(?:(?:{'|'.join(entries('option'))})[ #]*)+"
-    number = re.compile(rf"{called}(?=(?:{places})(?![\w%]|[.,]\d))")
-    if not any(number.search(name) for name in names):  # `Dock No. 1` is a name
-        text = number.sub(f"{entries('option')[0]} ", text)
-    text = expression("agreeing_sign").sub(f" {entries('agreeing')[0]} ", text)
+    spelled_text = _PICTURE_TONE.sub("", plain(reply))
+    reading_names = [plain(f"{reading.value} {reading.text}") for reading in request.readings]
+    option_numbers = (
+        "|".join(str(option_number) for option_number, _ in enumerate(reading_names, 1)) or "(?!)"
+    )
+    option_words = rf"(?<![\w'])(?:(?:{'|'.join(entries('option'))})[ #]*)+"
+    number_pattern = re.compile(rf"{option_words}(?=(?:{option_numbers})(?![\w%]|[.,]\d))")
+    if not any(
+        number_pattern.search(reading_name) for reading_name in reading_names
+    ):  # `Dock No. 1` is a name
+        spelled_text = number_pattern.sub(f"{entries('option')[0]} ", spelled_text)
+    spelled_text = expression("agreeing_sign").sub(f" {entries('agreeing')[0]} ", spelled_text)
     # beside words it is no plain no
-    if text and not expression("declining_sign").sub(" ", text).strip():
-        text = entries("declining")[0]
-    text = expression("courtesy").sub(" ", sums_spelled(text))
-    return " ".join(text.split()).strip(" .!\"'“”«»")
+    if spelled_text and not expression("declining_sign").sub(" ", spelled_text).strip():
+        spelled_text = entries("declining")[0]
+    spelled_text = expression("courtesy").sub(" ", sums_spelled(spelled_text))
+    return " ".join(spelled_text.split()).strip(" .!\"'“”«»")
 
 
-def _is_whole(text: str, key: str, *beside: str) -> bool:
+def _is_whole(text: str, list_name: str, *allowed_lists: str) -> bool:
     """Whether a text is entries of a list, with nothing beside them but words of others."""
-    rest = expression(key).sub(" ", text)
-    words = {*re.findall(r"[\w'-]+", rest)}
-    return rest != text and not words.difference(*map(entries, beside))
+    remaining_text = expression(list_name).sub(" ", text)
+    remaining_words = {*re.findall(r"[\w'-]+", remaining_text)}
+    return remaining_text != text and not remaining_words.difference(*map(entries, allowed_lists))
 
 
-def _whole(text: str, choice: ReplyOffers) -> Reply | None:
+def _whole(reply_text: str, choice: ReplyOffers) -> Reply | None:
     """What a reply says that is nothing but yes, no, none of them, or a question back."""
-    request, words = choice.request, re.sub(r"[^\w' -]+ *", " ", text)
-    values = [reading.value for reading in request.readings]
-    if _is_whole(text, "none_of", "polite", "dissent"):
-        return _declined(*values)
-    if expression("agreeing").match(words) and _is_whole(words, "agreeing", "assent"):
+    request, plain_words = choice.request, re.sub(r"[^\w' -]+ *", " ", reply_text)
+    reading_values = [reading.value for reading in request.readings]
+    if _is_whole(reply_text, "none_of", "polite", "dissent"):
+        return _declined(*reading_values)
+    if expression("agreeing").match(plain_words) and _is_whole(plain_words, "agreeing", "assent"):
         return NOT_UNDERSTOOD if request.proposed is None else Reply("yes", request.proposed)
-    if expression("declining").match(words) and _is_whole(words, "declining", "dissent"):
-        return _declined(request.proposed or (values[0] if len(values) == 1 else None))
-    return NOT_UNDERSTOOD if re.match(expression("asking_back").pattern, bare(text)) else None
+    if expression("declining").match(plain_words) and _is_whole(
+        plain_words, "declining", "dissent"
+    ):
+        return _declined(
+            request.proposed or (reading_values[0] if len(reading_values) == 1 else None)
+        )
+    return NOT_UNDERSTOOD if re.match(expression("asking_back").pattern, bare(reply_text)) else None
 
 
-def _declined(*values: str | None) -> Reply:
-    declined = tuple(value for value in dict.fromkeys(values) if value)
-    return Reply("declined", declined=declined) if declined else NOT_UNDERSTOOD
+def _declined(*offered_values: str | None) -> Reply:
+    declined_values = tuple(
+        offered_value for offered_value in dict.fromkeys(offered_values) if offered_value
+    )
+    return Reply("declined", declined=declined_values) if declined_values else NOT_UNDERSTOOD
 
 
 def _read(text: str, choice: ReplyOffers) -> Reply:
     """What a reply without a doubt says: as a whole, or what its parts name and set aside."""
-    if (whole := _whole(text, choice)) is not None:
-        return whole
-    opening, rest = _opening(text)
-    parts, remainder = _parts(rest), expression("others")
-    denied = [part for part in parts if expression("setting_aside").search(part)]
-    stated = [part for part in parts if part not in denied]
-    reasons = [part for part in stated if expression("because").match(part)]
-    affirmed = [part for part in stated if part not in reasons]
-    bared = [expression("setting_aside").sub(" ", part) for part in denied]
-    gone = [named(" ".join(remainder.sub(" ", part).split()), choice) for part in bared]
-    heard = [each for part in affirmed if (each := named(part, choice)) is not None]
-    chosen = next(iter(heard), None)
+    if (whole_reply := _whole(text, choice)) is not None:
+        return whole_reply
+    opening, remaining_text = _opening(text)
+    reply_parts, remainder_pattern = _parts(remaining_text), expression("others")
+    denied_parts = [
+        reply_part for reply_part in reply_parts if expression("setting_aside").search(reply_part)
+    ]
+    stated_parts = [reply_part for reply_part in reply_parts if reply_part not in denied_parts]
+    reason_parts = [
+        reply_part for reply_part in stated_parts if expression("because").match(reply_part)
+    ]
+    affirmed_parts = [reply_part for reply_part in stated_parts if reply_part not in reason_parts]
+    bare_parts = [expression("setting_aside").sub(" ", reply_part) for reply_part in denied_parts]
+    denied_replies = [
+        named(" ".join(remainder_pattern.sub(" ", reply_part).split()), choice)
+        for reply_part in bare_parts
+    ]
+    affirmed_replies = [
+        part_reply
+        for reply_part in affirmed_parts
+        if (part_reply := named(reply_part, choice)) is not None
+    ]
+    chosen_reply = next(iter(affirmed_replies), None)
     if (
-        NOT_UNDERSTOOD in (*heard, *gone)
-        or len({each.value for each in heard}) > 1
-        or any(tells_of_another(reason, chosen, choice) for reason in reasons)
+        NOT_UNDERSTOOD in (*affirmed_replies, *denied_replies)
+        or len({part_reply.value for part_reply in affirmed_replies}) > 1
+        or any(tells_of_another(reason, chosen_reply, choice) for reason in reason_parts)
     ):
         return NOT_UNDERSTOOD
-    away = {each.value for each in gone if each is not None}
-    turned_down = [each.value for each in choice.request.readings if each.value in away]
-    if chosen is None:
-        return _unnamed(opening, "" if denied or reasons else rest, turned_down, choice)
+    denied_values = {part_reply.value for part_reply in denied_replies if part_reply is not None}
+    declined_values = [
+        part_reply.value
+        for part_reply in choice.request.readings
+        if part_reply.value in denied_values
+    ]
+    if chosen_reply is None:
+        return _unnamed(
+            opening, "" if denied_parts or reason_parts else remaining_text, declined_values, choice
+        )
     proposed = choice.request.proposed
     # a no that names nothing: `the pet one, no`
-    pairs = zip(gone, bared, strict=True)
-    is_bare = any(each is None and not remainder.search(part) for each, part in pairs)
-    if is_bare or (opening == "no" and not denied and chosen.value == proposed):
-        is_clear = not is_bare or (len(denied) == 1 and not opening)
-        return _declined(chosen.value) if is_clear and stated == affirmed[:1] else NOT_UNDERSTOOD
+    denied_pairs = zip(denied_replies, bare_parts, strict=True)
+    is_bare = any(
+        part_reply is None and not remainder_pattern.search(reply_part)
+        for part_reply, reply_part in denied_pairs
+    )
+    if is_bare or (opening == "no" and not denied_parts and chosen_reply.value == proposed):
+        is_clear = not is_bare or (len(denied_parts) == 1 and not opening)
+        return (
+            _declined(chosen_reply.value)
+            if is_clear and stated_parts == affirmed_parts[:1]
+            else NOT_UNDERSTOOD
+        )
     if opening == "no":
-        apart = re.search(r"[^\w\s']", text[: len(text) - len(rest)])
+        sign_match = re.search(r"[^\w\s']", text[: len(text) - len(remaining_text)])
         is_paged = choice.request.kind == PAGE_SCOPE
-        if not (denied or apart or is_paged or bare(rest) != rest):  # `no pet deposit`
+        if not (
+            denied_parts or sign_match or is_paged or bare(remaining_text) != remaining_text
+        ):  # `no pet deposit`
             return NOT_UNDERSTOOD
-        turned_down += [proposed] if proposed not in {None, chosen.value} else []
-    declined = tuple(dict.fromkeys(turned_down))
-    return chosen._replace(kind="corrected", declined=declined) if declined else chosen
+        declined_values += [proposed] if proposed not in {None, chosen_reply.value} else []
+    declined = tuple(dict.fromkeys(declined_values))
+    return chosen_reply._replace(kind="corrected", declined=declined) if declined else chosen_reply
 
 
-def _unnamed(opening: str, rest: str, turned_down: Sequence[str], choice: ReplyOffers) -> Reply:
+def _unnamed(
+    opening: str, remaining_text: str, declined_values: Sequence[str], choice: ReplyOffers
+) -> Reply:
     """What a reply says that names nothing to be taken: what it turns down, else yes or no."""
     proposed = choice.request.proposed
-    if turned_down and opening != "yes":
-        return _declined(*turned_down)
-    if not rest or not opening or proposed is None:
+    if declined_values and opening != "yes":
+        return _declined(*declined_values)
+    if not remaining_text or not opening or proposed is None:
         return NOT_UNDERSTOOD
     if opening == "yes":
         return Reply("yes", proposed)
-    return NOT_UNDERSTOOD if expression("agreeing").search(rest) else _declined(proposed)
+    return NOT_UNDERSTOOD if expression("agreeing").search(remaining_text) else _declined(proposed)
 
 
 def _opening(text: str) -> tuple[str, str]:
     """Whether a reply opens with yes or no, once or more, and what follows."""
     # `not of the pets` says of what
-    beyond = {"no": expression("going_on").pattern, "yes": "(?!)"}
-    for key, word in (("opening_no", "no"), ("agreeing", "yes")):
-        opening = rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
-        if match := re.match(rf"(?:{opening}(?!{beyond[word]}))+", text):
-            return word, text[match.end() :]
+    excluded_words = {"no": expression("going_on").pattern, "yes": "(?!)"}
+    for list_name, opening_word in (("opening_no", "no"), ("agreeing", "yes")):
+        opening_pattern = rf"(?:{'|'.join(entries(list_name))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
+        if opening_match := re.match(
+            rf"(?:{opening_pattern}(?!{excluded_words[opening_word]}))+", text
+        ):
+            return opening_word, text[opening_match.end() :]
     return "", text
 
 
 def _parts(text: str) -> list[str]:
     """Parts of a reply, so that each says what is meant, sets something aside, or says why."""
-    marked = whole_words(entries("instead_of")).sub(" | not ", text)
-    marked = _BARE_NOT.sub("| ", marked)
-    marked = whole_words(entries("turning")).sub(" | ", marked)
-    marked = whole_words(entries("because")).sub(r" | \g<0>", marked)
-    parts = (part.strip(" ,.;:!–—|") for part in _PART.split(marked))
+    marked_text = whole_words(entries("instead_of")).sub(" | not ", text)
+    marked_text = _BARE_NOT.sub("| ", marked_text)
+    marked_text = whole_words(entries("turning")).sub(" | ", marked_text)
+    marked_text = whole_words(entries("because")).sub(r" | \g<0>", marked_text)
+    marked_parts = (reply_part.strip(" ,.;:!–—|") for reply_part in _PART_BREAK.split(marked_text))
     # `the pet one and`, before a `not`
-    return [part for part in (_EDGE_AND.sub("", each).strip() for each in parts) if part]
+    return [
+        reply_part
+        for reply_part in (_EDGE_AND.sub("", marked_part).strip() for marked_part in marked_parts)
+        if reply_part
+    ]

@@ -41,16 +41,19 @@ from raglab.words.text import STOP_WORDS
 from raglab.words.tokeniser import split_words
 
 PAGE_SCOPE: Final = "page_scope"
-CONTENTS, DOCUMENT, LAST_PAGE = "toc", "document", "last"
+CONTENTS_PAGES, DOCUMENT, LAST_PAGE = "toc", "document", "last"
 # that a reply may ask for of a part, beside those on offer
 MORE_TASKS: Final = ("procedure", "amounts", "exceptions")
 NOT_UNDERSTOOD = Reply("not_understood")
 NAME_LETTERS = 3  # a name that is looked for as a whole has more
-SUREST = 4  # rank of a whole name
-SHORT, NEAR = 5, 0.82  # letters of a word that may be misspelled, and how like the name it is
+SUREST_RANK = 4  # rank of a whole name
+MIN_MENDED_LENGTH, SPELLING_RATIO = (
+    5,
+    0.82,
+)  # letters of a word that may be misspelled, and how like the name it is
 _ARTICLE = re.compile(r"^(?:(?:the|an?|les?|la|une?|du|de|des)(?!\w) ?|l'|d')")
-_YEAR = re.compile(r"(?:19|20)\d\d")
-MARK = re.compile(r"name(\d+)name")
+_YEAR_WORD = re.compile(r"(?:19|20)\d\d")
+NAME_MARK = re.compile(r"name(\d+)name")
 
 
 class ReplyOffer(NamedTuple):
@@ -85,83 +88,129 @@ class ReplyOffers(NamedTuple):
     topic: frozenset[str]
 
 
-def choice_of(text: str, request: ReplyRequest) -> tuple[str, ReplyOffers]:
+def choice_of(marked_reply: str, request: ReplyRequest) -> tuple[str, ReplyOffers]:
     """A plain reply with marks in the place of whole names, and what it may name.
 
     So that the `not` or the comma of a name is not the reply's. Tasks and pages have many names.
     """
-    own = [reading.value for reading in request.readings]
-    text = MARK.sub("?", text)  # the user's own is none
-    forms: list[tuple[re.Pattern[str], str]] = []
-    values: tuple[str, ...] = ()
+    own_values = [reading.value for reading in request.readings]
+    marked_reply = NAME_MARK.sub("?", marked_reply)  # the user's own is none
+    name_forms: list[tuple[re.Pattern[str], str]] = []
+    page_values: tuple[str, ...] = ()
     if request.kind == "intent":
-        values = MORE_TASKS
-        tasks = dict.fromkeys((*own, *MORE_TASKS))
-        forms = [(expression(key), task) for task in tasks for key in (f"task_{task}", task)]
+        page_values = MORE_TASKS
+        offered_tasks = dict.fromkeys((*own_values, *MORE_TASKS))
+        name_forms = [
+            (expression(form_key), task_name)
+            for task_name in offered_tasks
+            for form_key in (f"task_{task_name}", task_name)
+        ]
     elif request.kind == PAGE_SCOPE:
-        values = (*map(str, pages_of(request.documents)), CONTENTS, LAST_PAGE, DOCUMENT)
-        forms = _page_forms(text, request)
-        text = expression("only_cover").sub(entries("opening_no")[0], text)
-    beside = (ReplyOffer(Reply("page", value), (value,)) for value in values if value not in own)
-    offers = (*(_offer(reading, request) for reading in request.readings), *beside)
-    names = {name for offer in offers for name in offer.phrases if len(name) > NAME_LETTERS}
+        page_values = (*map(str, pages_of(request.documents)), CONTENTS_PAGES, LAST_PAGE, DOCUMENT)
+        name_forms = _page_forms(marked_reply, request)
+        marked_reply = expression("only_cover").sub(entries("opening_no")[0], marked_reply)
+    extra_offers = (
+        ReplyOffer(Reply("page", page_value), (page_value,))
+        for page_value in page_values
+        if page_value not in own_values
+    )
+    all_offers = (*(_offer(reading, request) for reading in request.readings), *extra_offers)
+    long_names = {
+        phrase for offer in all_offers for phrase in offer.phrases if len(phrase) > NAME_LETTERS
+    }
     if request.kind != PAGE_SCOPE:
-        longest = sorted(names, key=lambda each: (-len(each), each))
-        forms += [(re.compile(rf"(?<!\w){re.escape(name)}(?!\w)"), name) for name in longest]
-    marked: list[str] = []
-    for form, name in forms:
-        if (held := form.sub(f" name{len(marked)}name ", text)) != text:
-            text = held
-            marked.append(name)
-    text = re.sub(r" +(?=[,;:.!?])", "", " ".join(text.split()))
-    return text, ReplyOffers(request, offers, tuple(marked), asked_stems(request))
+        names_by_length = sorted(long_names, key=lambda long_name: (-len(long_name), long_name))
+        name_forms += [
+            (re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)"), phrase) for phrase in names_by_length
+        ]
+    marked_names: list[str] = []
+    for name_form, phrase in name_forms:
+        if (
+            marked_text := name_form.sub(f" name{len(marked_names)}name ", marked_reply)
+        ) != marked_reply:
+            marked_reply = marked_text
+            marked_names.append(phrase)
+    marked_reply = re.sub(r" +(?=[,;:.!?])", "", " ".join(marked_reply.split()))
+    return marked_reply, ReplyOffers(request, all_offers, tuple(marked_names), asked_stems(request))
 
 
 def _page_forms(text: str, request: ReplyRequest) -> list[tuple[re.Pattern[str], str]]:
     """How pages and scopes of pages are called; of pages those alone that a reply names."""
-    pages, proposed = pages_of(request.documents), request.proposed or ""
-    before = int(proposed) if proposed.isdecimal() else next(iter(pages), 0)
-    following = next((page for page in pages if page > before), "")
-    numbers = {int(number) for number in re.findall(r"\d+", text)}.intersection(pages)
-    page, of_whole = "|".join(entries("page")), "|".join(entries("of_whole"))
+    page_numbers, proposed = pages_of(request.documents), request.proposed or ""
+    current_page = int(proposed) if proposed.isdecimal() else next(iter(page_numbers), 0)
+    next_page = next((page_words for page_words in page_numbers if page_words > current_page), "")
+    named_pages = {int(page_number) for page_number in re.findall(r"\d+", text)}.intersection(
+        page_numbers
+    )
+    page_words, of_whole = "|".join(entries("page")), "|".join(entries("of_whole"))
     # The order matters: `the next page` and `the first page` are none of `the document`.
     return [
-        *((re.compile(rf"(?<!\w)(?:{page}) ?0*{number}(?!\w)"), str(number)) for number in numbers),
-        (expression("contents"), CONTENTS),
+        *(
+            (re.compile(rf"(?<!\w)(?:{page_words}) ?0*{page_number}(?!\w)"), str(page_number))
+            for page_number in named_pages
+        ),
+        (expression("contents"), CONTENTS_PAGES),
         (expression("last_page"), LAST_PAGE),
-        (expression("next_page"), str(following)),
-        (expression("cover"), str(next(iter(pages), ""))),
+        (expression("next_page"), str(next_page)),
+        (expression("cover"), str(next(iter(page_numbers), ""))),
         (re.compile(rf"(?<=name )(?:{of_whole})(?!\w)"), "of"),
         (expression("whole"), DOCUMENT),
     ]
 
 
 def _offer(reading: GapReading, request: ReplyRequest) -> ReplyOffer:
-    value, quote, text = reading
+    reading_value, quote, reading_text = reading
     if request.kind == PAGE_SCOPE:
-        return ReplyOffer(Reply("chosen", value), (value,))
-    own, about = own_texts(reading, request)
-    beside, stated = quoted(quote, request.documents), statement_of(reading, request)
-    is_shared = own == about
-    cells = [fact for fact in beside if fact.head]
-    apart = [fact for fact in cells if not shared_stems(asked_stems(request), stems(fact.head))]
-    for fact in apart if not is_shared and len(apart) < len(cells) else ():
-        about = about.replace(fact.value, " ")  # a cell of a column that was not asked for
-    names = {*_vocabulary(own if is_shared else f"{value} {text}")}
-    more = {word for word in _vocabulary(about) if any(map(str.isdigit, word))}
-    if stated is not None:  # where it stands
-        places = {fact.place for fact in beside if fact[:3] == stated[:3]}
-        more |= {f"pg{request.documents[place].page}" for place in places}
-        more.update(stems(stated.heading))
+        return ReplyOffer(Reply("chosen", reading_value), (reading_value,))
+    own_text, text_about = own_texts(reading, request)
+    quoted_statements, reading_statement = (
+        quoted(quote, request.documents),
+        statement_of(reading, request),
+    )
+    is_shared = own_text == text_about
+    headed_cells = [statement for statement in quoted_statements if statement.head]
+    other_columns = [
+        statement
+        for statement in headed_cells
+        if not shared_stems(asked_stems(request), stems(statement.head))
+    ]
+    for statement in (
+        other_columns if not is_shared and len(other_columns) < len(headed_cells) else ()
+    ):
+        text_about = text_about.replace(
+            statement.value, " "
+        )  # a cell of a column that was not asked for
+    name_words = {*_vocabulary(own_text if is_shared else f"{reading_value} {reading_text}")}
+    sure_words = {
+        sure_word for sure_word in _vocabulary(text_about) if any(map(str.isdigit, sure_word))
+    }
+    if reading_statement is not None:  # where it stands
+        chunk_indices = {
+            statement.place
+            for statement in quoted_statements
+            if statement[:3] == reading_statement[:3]
+        }
+        sure_words |= {f"pg{request.documents[chunk_index].page}" for chunk_index in chunk_indices}
+        sure_words.update(stems(reading_statement.heading))
     if not is_shared:
-        people = re.findall(r"(?<=\W)[^\W\d_]\w+", quote)
-        more |= {stem(plain(word)) for word in people if word[0].isupper()}
-    texts = (value, text, value.removesuffix(".md").replace("-", " "))
-    phrases = (_ARTICLE.sub("", plain(each).strip(" .")) for each in texts)
-    named = (value, *filter(None, phrases))
-    sentence = frozenset(word for word in stems(about) if not word.isdigit())
-    ranks = (frozenset(names), frozenset(more), sentence)
-    return ReplyOffer(Reply("chosen", value), named, plain(about), ranks, frozenset().union(*ranks))
+        capital_words = re.findall(r"(?<=\W)[^\W\d_]\w+", quote)
+        sure_words |= {
+            stem(plain(sure_word)) for sure_word in capital_words if sure_word[0].isupper()
+        }
+    name_texts = (reading_value, reading_text, reading_value.removesuffix(".md").replace("-", " "))
+    plain_phrases = (_ARTICLE.sub("", plain(name_text).strip(" .")) for name_text in name_texts)
+    phrases_with_value = (reading_value, *filter(None, plain_phrases))
+    sentence_words = frozenset(
+        sure_word for sure_word in stems(text_about) if not sure_word.isdigit()
+    )
+    ranked_words = (frozenset(name_words), frozenset(sure_words), sentence_words)
+    return ReplyOffer(
+        Reply("chosen", reading_value),
+        phrases_with_value,
+        plain(text_about),
+        ranked_words,
+        frozenset().union(*ranked_words),
+    )
 
 
 def _vocabulary(text: str) -> frozenset[str]:
@@ -170,24 +219,41 @@ def _vocabulary(text: str) -> frozenset[str]:
     A bare number counts also as a sum.
     """
     text = plain(text)
-    keys = {(value.kind, sum_key(value.text)) for value in values_in(text)}
-    words = (word for word in split_words(text) if not word.isdigit() or _YEAR.fullmatch(word))
-    figures = {re.sub(r"\D", "", key) for _, key in keys}
-    signed = {key + sign for kind, key in keys if kind == "number" for sign in "£€$¥"}
+    value_keys = {(text_value.kind, sum_key(text_value.text)) for text_value in values_in(text)}
+    plain_words = (
+        plain_word
+        for plain_word in split_words(text)
+        if not plain_word.isdigit() or _YEAR_WORD.fullmatch(plain_word)
+    )
+    value_figures = {re.sub(r"\D", "", text_key) for _, text_key in value_keys}
+    signed_numbers = {
+        text_key + currency_sign
+        for value_kind, text_key in value_keys
+        if value_kind == "number"
+        for currency_sign in "£€$¥"
+    }
     return frozenset(
-        {*_atoms(text), *map(stem, words), *signed, *(each for each in figures if len(each) > 1)}
+        {
+            *_atoms(text),
+            *map(stem, plain_words),
+            *signed_numbers,
+            *(figure for figure in value_figures if len(figure) > 1),
+        }
     )
 
 
 def _atoms(text: str) -> list[str]:
     """Stems and values of a part of a reply, in order; a page with its number is one of them."""
-    page = rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)"
-    text, end, atoms = re.sub(page, r"pg\1", text), 0, list[str]()
-    for value in values_in(text):
-        if value.kind != "number":
-            atoms += [*map(stem, split_words(text[end : value.start])), sum_key(value.text)]
-            end = value.end
-    return [*atoms, *map(stem, split_words(text[end:]))]
+    page_pattern = rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)"
+    text, previous_end, text_atoms = re.sub(page_pattern, r"pg\1", text), 0, list[str]()
+    for text_value in values_in(text):
+        if text_value.kind != "number":
+            text_atoms += [
+                *map(stem, split_words(text[previous_end : text_value.start])),
+                sum_key(text_value.text),
+            ]
+            previous_end = text_value.end
+    return [*text_atoms, *map(stem, split_words(text[previous_end:]))]
 
 
 # --- what a part names
@@ -199,82 +265,131 @@ def named(part: str, choice: ReplyOffers) -> Reply | None:
     None where the part says nothing; not understood where it names several things, or has a word
     that belongs to none.
     """
-    request, subject = choice.request, bare(part)
-    if request.kind == PAGE_SCOPE and subject.isdecimal():
-        pages = (each.reply for each in choice.offers if each.reply.value == str(int(subject)))
-        return next(pages, NOT_UNDERSTOOD)
-    if (place := by_place(subject, request)) is not None:
-        return choice.offers[place].reply
-    ranks = [_rank(offer, subject, choice) for offer in choice.offers]
-    best = [offer for offer, rank in zip(choice.offers, ranks, strict=True) if rank == max(ranks)]
-    if not max(ranks):
-        best = _by_trait(subject, choice)
-    if not best:
-        return None if fillers().issuperset(_atoms(subject)) else own_value(subject, choice)
-    bounds = expression("bounding").findall(part)
-    is_own = len(best) == 1 and all(words in best[0].text for words in bounds)
-    return best[0].reply if is_own else NOT_UNDERSTOOD
+    request, reply_subject = choice.request, bare(part)
+    if request.kind == PAGE_SCOPE and reply_subject.isdecimal():
+        page_replies = (
+            reply_offer.reply
+            for reply_offer in choice.offers
+            if reply_offer.reply.value == str(int(reply_subject))
+        )
+        return next(page_replies, NOT_UNDERSTOOD)
+    if (reading_index := by_place(reply_subject, request)) is not None:
+        return choice.offers[reading_index].reply
+    offer_ranks = [_rank(ranked_offer, reply_subject, choice) for ranked_offer in choice.offers]
+    best_offers = [
+        ranked_offer
+        for ranked_offer, offer_rank in zip(choice.offers, offer_ranks, strict=True)
+        if offer_rank == max(offer_ranks)
+    ]
+    if not max(offer_ranks):
+        best_offers = _by_trait(reply_subject, choice)
+    if not best_offers:
+        return (
+            None
+            if fillers().issuperset(_atoms(reply_subject))
+            else own_value(reply_subject, choice)
+        )
+    bound_words = expression("bounding").findall(part)
+    is_single = len(best_offers) == 1 and all(
+        bound_word in best_offers[0].text for bound_word in bound_words
+    )
+    return best_offers[0].reply if is_single else NOT_UNDERSTOOD
 
 
 def _by_trait(subject: str, choice: ReplyOffers) -> list[ReplyOffer]:
     """The offer that is the newer, the older, the lower or the higher; none where none is."""
     request = choice.request
-    for trait, words in ((by_time, time_words("newer", "older")), (by_size, size_words())):
-        if (reading := trait(subject, request)) is not None:
-            offer = choice.offers[request.readings.index(reading)]
+    for trait_reading, trait_words in (
+        (by_time, time_words("newer", "older")),
+        (by_size, size_words()),
+    ):
+        if (reading := trait_reading(subject, request)) is not None:
+            trait_offer = choice.offers[request.readings.index(reading)]
             # `less key` turns a name down
-            own = offer if trait is by_time else ReplyOffer(offer.reply)
-            rest = bare(words.sub(" ", subject))
-            return [offer] if _accounts(own, rest, choice) else []
+            compared_offer = (
+                trait_offer if trait_reading is by_time else ReplyOffer(trait_offer.reply)
+            )
+            remaining_subject = bare(trait_words.sub(" ", subject))
+            return [trait_offer] if _accounts(compared_offer, remaining_subject, choice) else []
     return []
 
 
-def _accounts(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> bool:
+def _accounts(offer: ReplyOffer, reply_subject: str, choice: ReplyOffers) -> bool:
     """Whether all words of a subject are an offer's, or nobody's."""
-    if not {choice.marked[int(mark)] for mark in MARK.findall(subject)} <= {*offer.phrases, "of"}:
+    if not {
+        choice.marked[int(mark_number)] for mark_number in NAME_MARK.findall(reply_subject)
+    } <= {*offer.phrases, "of"}:
         return False
-    more = {"intent": ("holders",), PAGE_SCOPE: ("page_words",)}.get(choice.request.kind, ())
-    free = (fillers() | _word_stems(("heads", *more)) | choice.topic) - _foreign(offer, choice)
-    return all(word in free or has(offer.own, word) for word in _atoms(MARK.sub(" ", subject)))
+    word_lists = {"intent": ("holders",), PAGE_SCOPE: ("page_words",)}.get(choice.request.kind, ())
+    free_words = (fillers() | _word_stems(("heads", *word_lists)) | choice.topic) - _foreign(
+        offer, choice
+    )
+    return all(
+        subject_word in free_words or has(offer.own, subject_word)
+        for subject_word in _atoms(NAME_MARK.sub(" ", reply_subject))
+    )
 
 
-def _rank(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> int:
+def _rank(offer: ReplyOffer, reply_subject: str, choice: ReplyOffers) -> int:
     """How surely a subject says what tells an offer from the others, 0 where it does not.
 
     A number alone is a place, or nothing.
     """
-    if not _accounts(offer, subject, choice):
+    if not _accounts(offer, reply_subject, choice):
         return 0
-    words = [word for word in _atoms(MARK.sub(" ", subject)) if word not in fillers()]
-    numbers = {*"123456789", *(entry.partition("=")[2] for entry in entries("cardinals"))}
-    if MARK.search(subject):
-        return SUREST
-    if numbers.issuperset(words):
+    subject_words = [
+        subject_word
+        for subject_word in _atoms(NAME_MARK.sub(" ", reply_subject))
+        if subject_word not in fillers()
+    ]
+    number_words = {
+        *"123456789",
+        *(cardinal.partition("=")[2] for cardinal in entries("cardinals")),
+    }
+    if NAME_MARK.search(reply_subject):
+        return SUREST_RANK
+    if number_words.issuperset(subject_words):
         return 0
-    for rank, own in enumerate(offer.ranks, 1):
-        rivals = [each.ranks[rank - 1] for each in choice.offers if each.ranks]
-        telling = [
-            word for word in words if has(own, word) and not all(has(each, word) for each in rivals)
+    for rank_number, rank_words in enumerate(offer.ranks, 1):
+        rival_words = [
+            other_offer.ranks[rank_number - 1] for other_offer in choice.offers if other_offer.ranks
         ]
-        if len(telling) > (rank == len(offer.ranks)):
-            return SUREST - rank
+        telling_words = [
+            subject_word
+            for subject_word in subject_words
+            if has(rank_words, subject_word)
+            and not all(has(other_offer, subject_word) for other_offer in rival_words)
+        ]
+        if len(telling_words) > (rank_number == len(offer.ranks)):
+            return SUREST_RANK - rank_number
     return 0
 
 
 def _foreign(offer: ReplyOffer, choice: ReplyOffers) -> frozenset[str]:
     """Words of other offers' names that are not an offer's, nor the question's."""
-    names = {name for each in choice.offers for own in each.ranks[:1] for name in own}
-    return frozenset(name for name in names - choice.topic if not has(offer.own, name))
+    name_words = {
+        name_word
+        for other_offer in choice.offers
+        for first_rank in other_offer.ranks[:1]
+        for name_word in first_rank
+    }
+    return frozenset(
+        name_word for name_word in name_words - choice.topic if not has(offer.own, name_word)
+    )
 
 
 def tells_of_another(reason: str, reply: Reply | None, choice: ReplyOffers) -> bool:
     """Whether a reason has a word of something else on offer, or a figure."""
-    offer = next(
-        (each for each in choice.offers if each.reply == reply), ReplyOffer(NOT_UNDERSTOOD)
+    reply_offer = next(
+        (other_offer for other_offer in choice.offers if other_offer.reply == reply),
+        ReplyOffer(NOT_UNDERSTOOD),
     )
-    foreign = _foreign(offer, choice)
-    words = set(_atoms(expression("because").sub(" ", reason))) - fillers()
-    return any(has(foreign, word) or any(map(str.isdigit, word)) for word in words)
+    foreign_words = _foreign(reply_offer, choice)
+    reason_words = set(_atoms(expression("because").sub(" ", reason))) - fillers()
+    return any(
+        has(foreign_words, reason_word) or any(map(str.isdigit, reason_word))
+        for reason_word in reason_words
+    )
 
 
 def asked_stems(request: ReplyRequest) -> frozenset[str]:
@@ -283,32 +398,44 @@ def asked_stems(request: ReplyRequest) -> frozenset[str]:
 
 
 @cache
-def _word_stems(keys: tuple[str, ...]) -> frozenset[str]:
+def _word_stems(list_names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(
-        stem(part) for key in keys for word in entries(key) for part in split_words(word)
+        stem(entry_word)
+        for list_name in list_names
+        for list_entry in entries(list_name)
+        for entry_word in split_words(list_entry)
     )
 
 
 @cache
 def fillers() -> frozenset[str]:
     """Stems of words that name nothing, beside those that join, turn down or leave open."""
-    turning = [expression(key) for key in ("joining", "setting_aside", "undecided")]
-    small = {word for word in STOP_WORDS if not any(each.fullmatch(word) for each in turning)}
-    manners = _word_stems(("polite", "assent", "dissent", "option", "chatter"))
-    return manners | frozenset(map(stem, small))
+    turning_patterns = [
+        expression(list_name) for list_name in ("joining", "setting_aside", "undecided")
+    ]
+    small_words = {
+        stop_word
+        for stop_word in STOP_WORDS
+        if not any(turning_pattern.fullmatch(stop_word) for turning_pattern in turning_patterns)
+    }
+    manner_stems = _word_stems(("polite", "assent", "dissent", "option", "chatter"))
+    return manner_stems | frozenset(map(stem, small_words))
 
 
-def has(names: frozenset[str], word: str) -> bool:
+def has(name_stems: frozenset[str], word_stem: str) -> bool:
     """Whether a stem is one of some names, or a form of it."""
-    return word in names or any(meets(word, name) for name in names)
+    return word_stem in name_stems or any(meets(word_stem, name_stem) for name_stem in name_stems)
 
 
 def bare(part: str) -> str:
     """A part of a reply without what leads up to its subject."""
-    before, residue = None, part.strip(" .!?\"'")
-    while residue != before:
-        before, residue = residue, _ARTICLE.sub("", _lead().sub("", residue)).strip()
-    return residue
+    earlier_residue, residual_text = None, part.strip(" .!?\"'")
+    while residual_text != earlier_residue:
+        earlier_residue, residual_text = (
+            residual_text,
+            _ARTICLE.sub("", _lead().sub("", residual_text)).strip(),
+        )
+    return residual_text
 
 
 @cache
@@ -325,41 +452,61 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
     `two` names one only as a number, since it may be two of them. Of versions `the last` is the
     newest, and the number of a page is no place; nor is that of a sum, `£2`, or of a share.
     """
-    among, is_dated = len(request.readings), request.kind == "date_scope"
-    free = {"of", *entries("polite"), *entries("option"), *entries("articles")}
-    free -= {"page", *entries("joining")}
-    words = [word for word in re.findall(r"[\w'-]+", text) if word not in free]
-    if request.kind == PAGE_SCOPE or not words or re.search(r"[^\w\s#).'-]", text):
+    n_readings, is_dated = len(request.readings), request.kind == "date_scope"
+    free_words = {"of", *entries("polite"), *entries("option"), *entries("articles")}
+    free_words -= {"page", *entries("joining")}
+    place_words = [
+        place_word for place_word in re.findall(r"[\w'-]+", text) if place_word not in free_words
+    ]
+    if request.kind == PAGE_SCOPE or not place_words or re.search(r"[^\w\s#).'-]", text):
         return None
-    numbered = ["ordinals"]
-    places: dict[str, int] = {}
-    if len(words) == 1:  # `3 tickets` are three
-        places = {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
-        places |= {} if is_dated else dict.fromkeys(entries("last_one"), among - 1)
-        numbered += ["cardinals"] if expression("option").search(text) else []
-    for entry in (entry for key in numbered for entry in entries(key)):
-        number, _, form = entry.partition("=")
-        places[form] = int(number) - 1
-    beside = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
-    place = next((at for form, at in places.items() if re.fullmatch(form, words[0])), among)
-    return place if place < among and beside.issuperset(map(stem, words[1:])) else None
+    number_lists = ["ordinals"]
+    place_forms: dict[str, int] = {}
+    if len(place_words) == 1:  # `3 tickets` are three
+        place_forms = {
+            f"{reading_index + 1}(?:st|nd|rd|th|e|er|re|eme)?": reading_index
+            for reading_index in range(n_readings)
+        }
+        place_forms |= {} if is_dated else dict.fromkeys(entries("last_one"), n_readings - 1)
+        number_lists += ["cardinals"] if expression("option").search(text) else []
+    for list_entry in (
+        list_entry for list_name in number_lists for list_entry in entries(list_name)
+    ):
+        place_number, _, place_form = list_entry.partition("=")
+        place_forms[place_form] = int(place_number) - 1
+    allowed_stems = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
+    named_index = next(
+        (
+            reading_index
+            for place_form, reading_index in place_forms.items()
+            if re.fullmatch(place_form, place_words[0])
+        ),
+        n_readings,
+    )
+    return (
+        named_index
+        if named_index < n_readings and allowed_stems.issuperset(map(stem, place_words[1:]))
+        else None
+    )
 
 
-def sums_spelled(text: str) -> str:
+def sums_spelled(spelled_text: str) -> str:
     """A plain text whose sums and shares have signs in the place of names.
 
     `25 euros`, `5 per cent`.
     """
-    for sign, _, name in (entry.partition("=") for entry in entries("money")):
-        text = re.sub(rf"(\d) ?{name}(?!\w)", rf"\1 {sign}", text)
-    return text
+    for currency_sign, _, currency_name in (
+        money_entry.partition("=") for money_entry in entries("money")
+    ):
+        spelled_text = re.sub(rf"(\d) ?{currency_name}(?!\w)", rf"\1 {currency_sign}", spelled_text)
+    return spelled_text
 
 
 @lru_cache(maxsize=1 << 12)
 def sum_key(value: str) -> str:
     """A value as two are compared where their signs count: `25 %` and `$25` are not £25."""
-    text = sums_spelled(plain(value))
-    return value_key(text) + "".join(re.findall("[£€$¥%]", text))
+    spelled_value = sums_spelled(plain(value))
+    return value_key(spelled_value) + "".join(re.findall("[£€$¥%]", spelled_value))
 
 
 def pages_of(chunks: Iterable[Chunk]) -> tuple[int, ...]:
@@ -376,51 +523,67 @@ def own_value(text: str, choice: ReplyOffers) -> Reply:
     The only one that has a text as its label, its heading or itself; else some words of its label.
     """
     request = choice.request
-    free, heads = fillers() | choice.topic, _word_stems(("heads",))
-    full = set(_atoms(text)) - free
-    words = full - heads
+    free_stems, head_stems = fillers() | choice.topic, _word_stems(("heads",))
+    all_words = set(_atoms(text)) - free_stems
+    subject_words = all_words - head_stems
     # `9` is the place of none
-    if not words or MARK.search(text) or re.fullmatch(r"\d{1,2}", text):
+    if not subject_words or NAME_MARK.search(text) or re.fullmatch(r"\d{1,2}", text):
         return NOT_UNDERSTOOD
-    offered = (quoted(reading.quote, request.documents) for reading in request.readings)
-    kinds = {fact.kind for facts in offered for fact in facts} - {"text", "number"}
-    wanted = frozenset(stems(request.field.partition(":")[0]))
+    offered_statements = (quoted(reading.quote, request.documents) for reading in request.readings)
+    offered_kinds = {
+        statement.kind
+        for statements_of_quote in offered_statements
+        for statement in statements_of_quote
+    } - {"text", "number"}
+    field_stems = frozenset(stems(request.field.partition(":")[0]))
     # the field of a pack, which the question names in other words
-    if not wanted <= frozenset(stems(request.question)):
-        wanted = frozenset(map(stem, topic_words(plain(request.question))))
-    wanted -= heads
-    own = [
-        fact
-        for fact in statements(request.documents)
-        if (not kinds or fact.kind in kinds) and not wanted - shared_stems(wanted, _about(fact))
+    if not field_stems <= frozenset(stems(request.question)):
+        field_stems = frozenset(map(stem, topic_words(plain(request.question))))
+    field_stems -= head_stems
+    field_statements = [
+        statement
+        for statement in statements(request.documents)
+        if (not offered_kinds or statement.kind in offered_kinds)
+        and not field_stems - shared_stems(field_stems, _about(statement))
     ]
-    whole = [
-        fact
-        for fact in own
-        for name in (fact.label, fact.name, fact.value, fact.heading)
-        if {*_atoms(plain(name))} - free in (words, full)
+    named_statements = [
+        statement
+        for statement in field_statements
+        for statement_name in (statement.label, statement.name, statement.value, statement.heading)
+        if {*_atoms(plain(statement_name))} - free_stems in (subject_words, all_words)
     ]
-    if not whole and len(words) > 1:
-        whole = [fact for fact in own if words.issubset(_atoms(plain(fact.name)))]
-    if len({value_key(fact.value) for fact in whole}) != 1:
+    if not named_statements and len(subject_words) > 1:
+        named_statements = [
+            statement
+            for statement in field_statements
+            if subject_words.issubset(_atoms(plain(statement.name)))
+        ]
+    if len({value_key(statement.value) for statement in named_statements}) != 1:
         return NOT_UNDERSTOOD
-    return Reply("own_value", whole[0].label or whole[0].value, quote=whole[0].text)
+    return Reply(
+        "own_value",
+        named_statements[0].label or named_statements[0].value,
+        quote=named_statements[0].text,
+    )
 
 
-def _about(fact: Statement) -> tuple[str, ...]:
-    return stems(f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}")
+def _about(statement: Statement) -> tuple[str, ...]:
+    return stems(
+        f"{statement.label} {statement.head or statement.table} "
+        f"{statement.heading} {statement.text}"
+    )
 
 
 def own_statement(reply: Reply, chunks: Sequence[Chunk]) -> Statement | None:
     """The statement of an own value in the documents; None where no statement is quoted."""
-    stated = quoted(reply.quote, chunks)
-    return next(iter(called(reply.value, stated) or stated), None)
+    quoted_statements = quoted(reply.quote, chunks)
+    return next(iter(called(reply.value, quoted_statements) or quoted_statements), None)
 
 
 # --- misspelled words
 
 
-def mended(text: str, request: ReplyRequest) -> str:
+def mended(mended_text: str, request: ReplyRequest) -> str:
     """A text with each misspelled word set to the only word of the readings that is like it.
 
     Its first and last letters are right: `renter` and `rented` are two words. A word that the
@@ -435,21 +598,35 @@ def mended(text: str, request: ReplyRequest) -> str:
       'the security one'
     """
     readings = request.readings
-    names = {
-        word
+    known_words = {
+        misspelled
         for reading in readings
-        for word in _words_of(f"{reading.value} {reading.text}")
-        if len(word) >= SHORT
+        for misspelled in _words_of(f"{reading.value} {reading.text}")
+        if len(misspelled) >= MIN_MENDED_LENGTH
     }
-    quotes = (reading.quote for reading in readings)
-    documents = (chunk.full_text for chunk in request.documents)
-    texts = (request.question, request.field, str(language_parts()), *quotes, *documents)
-    for word in _words_of(text).difference(names, *map(_words_of, texts)):
-        near = get_close_matches(word, sorted(names), 2, NEAR) if len(word) >= SHORT else []
-        near = [name for name in near if (name[0], name[-1]) == (word[0], word[-1])]
-        if len(near) == 1 and word.isalpha():
-            text = re.sub(rf"(?<![\w'-]){word}(?![\w'-])", near[0], text)
-    return text
+    reading_quotes = (reading.quote for reading in readings)
+    document_texts = (chunk.full_text for chunk in request.documents)
+    known_texts = (
+        request.question,
+        request.field,
+        str(language_parts()),
+        *reading_quotes,
+        *document_texts,
+    )
+    for misspelled in _words_of(mended_text).difference(known_words, *map(_words_of, known_texts)):
+        close_words = (
+            get_close_matches(misspelled, sorted(known_words), 2, SPELLING_RATIO)
+            if len(misspelled) >= MIN_MENDED_LENGTH
+            else []
+        )
+        close_words = [
+            close_word
+            for close_word in close_words
+            if (close_word[0], close_word[-1]) == (misspelled[0], misspelled[-1])
+        ]
+        if len(close_words) == 1 and misspelled.isalpha():
+            mended_text = re.sub(rf"(?<![\w'-]){misspelled}(?![\w'-])", close_words[0], mended_text)
+    return mended_text
 
 
 @lru_cache(maxsize=1 << 10)

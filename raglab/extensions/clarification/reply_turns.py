@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from raglab.live.system import System
     from raglab.store.log_rows import Entries
 
-LONGEST_REPLY = 200  # characters
-FEWEST = 2  # values that are a choice
+MAX_REPLY_LENGTH = 200  # characters
+MIN_CHOICES = 2  # values that are a choice
 
 
 class Open(NamedTuple):
@@ -95,28 +95,30 @@ def answer_reply(
     the same time the first is taken.
     """
     log = audit_log(system)
-    if not answer.strip() or len(answer) > LONGEST_REPLY:
-        rule = f"a reply must be a text of 1 to {LONGEST_REPLY} characters"
-        refuse(rule, f"{answer!r:.80}", "say yes, no or one of the values")
+    if not answer.strip() or len(answer) > MAX_REPLY_LENGTH:
+        requirement = f"a reply must be a text of 1 to {MAX_REPLY_LENGTH} characters"
+        refuse(requirement, f"{answer!r:.80}", "say yes, no or one of the values")
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
-    matter = _open_request(request_id, log, system, question, now)
+    open_request = _open_request(request_id, log, system, question, now)
     # A bandit gave the request its reward when a default answered it; the corrected answer is
     # another round.
-    answered_as = f"{request_id}~reply" if matter.asking is None else request_id
+    answer_id = f"{request_id}~reply" if open_request.asking is None else request_id
     calls = clarification.calls.for_request()
-    turn = Turn(matter.request, system, log, clarification, calls, answered_as, writes=[])
-    complete = _choose_option if matter.use.kind == KIND else _answer_reply
-    response = answer_or_refuse(matter.request, system, partial(complete, matter, answer, turn))
+    turn = Turn(open_request.request, system, log, clarification, calls, answer_id, writes=[])
+    complete_request = _choose_option if open_request.use.kind == KIND else _answer_reply
+    response = answer_or_refuse(
+        open_request.request, system, partial(complete_request, open_request, answer, turn)
+    )
     response = with_fallbacks(response, turn)
     if response["error"] is not None:
         return response  # the reply is not in the log, so that it may be given again
     with log.together() as entries:
-        if _state(entries, request_id) != matter.state:
-            rule = f"a reply must be the first to what was shown of {request_id!r}"
-            refuse(rule, f"{answer!r:.80} after another", "read what that one led to")
-        for write in turn.writes or ():
-            write()
+        if _state(entries, request_id) != open_request.state:
+            requirement = f"a reply must be the first to what was shown of {request_id!r}"
+            refuse(requirement, f"{answer!r:.80} after another", "read what that one led to")
+        for write_entry in turn.writes or ():
+            write_entry()
         log.replied(request_id, answer, now=now)
         log_decision(log, request_id, response, now)
     return response
@@ -127,65 +129,76 @@ def _state(entries: Entries, request_id: str) -> tuple[int, ...]:
 
     0 where there is none.
     """
-    rows = (
-        entries.row(table, request_id=request_id)
-        for table in (REPLIES, CLARIFICATIONS, SETTLEMENTS)
+    last_rows = (
+        entries.row(log_table, request_id=request_id)
+        for log_table in (REPLIES, CLARIFICATIONS, SETTLEMENTS)
     )
-    return tuple(0 if row is None else int(row["seq"]) for row in rows)
+    return tuple(0 if log_row is None else int(log_row["seq"]) for log_row in last_rows)
 
 
 def _open_request(
     request_id: str, log: AuditLog, system: System, question: str | None, now: datetime
 ) -> Open:
     with log.log.reading() as entries:
-        record, state = request_row(entries, request_id), _state(entries, request_id)
+        record, reply_state = request_row(entries, request_id), _state(entries, request_id)
         with as_written():
-            pending, filled = pending_of(entries, request_id), application_of(entries, request_id)
-        replies = list(entries.rows(REPLIES, request_id=request_id, after=state[1]))
+            pending, application = (
+                pending_of(entries, request_id),
+                application_of(entries, request_id),
+            )
+        replies = list(entries.rows(REPLIES, request_id=request_id, after=reply_state[1]))
         changes = list(entries.rows(CHANGES, request_id=request_id))
-        silent = entries.row(SETTLEMENTS, request_id=request_id)
-    spoken = {row["signal"] for row in changes} & {"explicit_yes", "explicit_no"}
+        settlement = entries.row(SETTLEMENTS, request_id=request_id)
+    explicit_signals = {log_row["signal"] for log_row in changes} & {"explicit_yes", "explicit_no"}
     # A default's answer stands after a reply that named nothing, and takes another one.
-    if pending is None and replies and (spoken or filled is None or len(replies) > 1):
-        rule = f"a request takes one reply, and {request_id!r} had {replies[-1]['reply']!r}"
-        refuse(rule, "another", "ask the question again")
-    use = pending or filled
-    if use is None:
-        rule = "a reply must be to a request that was asked about or filled in"
-        refuse(rule, repr(request_id), "ask it anew")
-    if pending is None and silent is not None:
-        rule = "a default is corrected before the next request and within 24 hours"
-        settled = f"{request_id!r} was settled at {silent['at'][:19]} ({silent['outcome']})"
-        refuse(f"{rule}, and {settled}", "a reply", "ask the question again")
-    here = system.policy.policy_id
-    if record["policy_id"] != here:
-        rule = f"a reply must go to the policy_id that asked, {record['policy_id']}"
-        refuse(rule, here, "open that policy")
+    if (
+        pending is None
+        and replies
+        and (explicit_signals or application is None or len(replies) > 1)
+    ):
+        requirement = f"a request takes one reply, and {request_id!r} had {replies[-1]['reply']!r}"
+        refuse(requirement, "another", "ask the question again")
+    logged_use = pending or application
+    if logged_use is None:
+        requirement = "a reply must be to a request that was asked about or filled in"
+        refuse(requirement, repr(request_id), "ask it anew")
+    if pending is None and settlement is not None:
+        requirement = "a default is corrected before the next request and within 24 hours"
+        settled_text = (
+            f"{request_id!r} was settled at {settlement['at'][:19]} ({settlement['outcome']})"
+        )
+        refuse(f"{requirement}, and {settled_text}", "a reply", "ask the question again")
+    current_policy = system.policy.policy_id
+    if record["policy_id"] != current_policy:
+        requirement = f"a reply must go to the policy_id that asked, {record['policy_id']}"
+        refuse(requirement, current_policy, "open that policy")
     system.check_index(record["fingerprint"])
     remedy = "open that pack, or ask the question again"
     check_pack(
         record["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy
     )
-    text = _question_text(record, question)
+    request_text = _question_text(record, question)
     request = Request(
         id=request_id,
-        text=text,
+        text=request_text,
         documents=tuple(record["documents"]),
         selected=None,
         session=record["session"],
         now=now,
         resumed=True,  # a reply that broke off is given again
-        language=language_of(text, system.pack),
+        language=language_of(request_text, system.pack),
         groups=request_groups(record),
     )
     return Open(
         request,
-        use,
-        use.clarification if isinstance(use, Pending) else None,
-        use.clarification.proposed_default if isinstance(use, Pending) else use.value,
-        frozenset(row["value"] for row in changes if row["signal"] == "explicit_no"),
+        logged_use,
+        logged_use.clarification if isinstance(logged_use, Pending) else None,
+        logged_use.clarification.proposed_default
+        if isinstance(logged_use, Pending)
+        else logged_use.value,
+        frozenset(log_row["value"] for log_row in changes if log_row["signal"] == "explicit_no"),
         len(replies),
-        state,
+        reply_state,
     )
 
 
@@ -196,174 +209,245 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
         raise ValueError(msg)
     if question is None:
         return str(record["question"])
-    wording, known = normalise_question(question), record["question_hash"]
-    if known and digest(wording) != known:
+    normalised, question_hash = normalise_question(question), record["question_hash"]
+    if question_hash and digest(normalised) != question_hash:
         remedy = "give it as it was, or leave it out"
         refuse("question must be the one that was asked", f"{question!r:.80}", remedy)
-    return wording
+    return normalised
 
 
-def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
+def _answer_reply(open_request: Open, answer: str, turn: Turn) -> Response:
     """Learn what the reply names, then answer the filled request, reshow or end it (rule S5.4)."""
-    waiting = _waiting(matter, turn)
-    turn, kind, language = waiting.turn, waiting.gap.kind, turn.request.language
-    turned_down = [each for each in waiting.gap.readings if each.value in matter.turned_down]
-    remaining = tuple(each for each in waiting.gap.readings if each not in turned_down)
-    if matter.proposed in matter.turned_down:
-        matter = matter._replace(proposed=next((each.value for each in remaining), None))
+    waiting = _waiting(open_request, turn)
+    turn, gap_kind, language = waiting.turn, waiting.gap.kind, turn.request.language
+    declined_readings = [
+        reading for reading in waiting.gap.readings if reading.value in open_request.turned_down
+    ]
+    remaining_readings = tuple(
+        reading for reading in waiting.gap.readings if reading not in declined_readings
+    )
+    if open_request.proposed in open_request.turned_down:
+        open_request = open_request._replace(
+            proposed=next((reading.value for reading in remaining_readings), None)
+        )
     reply_request = ReplyRequest(
         turn.request.text,
-        kind,
-        matter.use.key.target_field.partition(":")[0],
-        tuple(each._replace(text=waiting.shown(each.value)) for each in remaining),
-        matter.proposed,
+        gap_kind,
+        open_request.use.key.target_field.partition(":")[0],
+        tuple(
+            reading._replace(text=waiting.shown(reading.value)) for reading in remaining_readings
+        ),
+        open_request.proposed,
         turn.pinned.chunks,
         language,
     )
     reply = turn.calls.reply(answer, reply_request)
     # A declined value comes back by its name, not by a cell of its row.
-    gone = [each.value for each in turned_down if each.quote == reply.quote]
-    if reply.kind == "own_value" and gone:
-        named = [value for value in gone if plain(value) in plain(answer)]
-        reply = Reply("chosen", named[0]) if named else NOT_UNDERSTOOD
-    _learn(matter, reply, turn, len(remaining))
+    declined_values = [
+        reading.value for reading in declined_readings if reading.quote == reply.quote
+    ]
+    if reply.kind == "own_value" and declined_values:
+        named_values = [
+            declined_value
+            for declined_value in declined_values
+            if plain(declined_value) in plain(answer)
+        ]
+        reply = Reply("chosen", named_values[0]) if named_values else NOT_UNDERSTOOD
+    _learn(open_request, reply, turn, len(remaining_readings))
     if reply.kind == "not_understood":
-        last_option = option_rows(remaining, kind, language)[-1]
+        last_option = option_rows(remaining_readings, gap_kind, language)[-1]
         if plain(answer).strip(" .!") in {
             OTHER,
             str(last_option["id"]),
             plain(last_option["text"]),
         }:
-            why = turn.say("not_offered", field=waiting.field, words=last_option["text"])
-            return _refusal(waiting, why)
-        why = turn.say("names_nothing", reply=f"{answer!r:.80}")
-        return _show_again(waiting, matter, remaining, why)
+            refusal_text = turn.say("not_offered", field=waiting.field, words=last_option["text"])
+            return _refusal(waiting, refusal_text)
+        refusal_text = turn.say("names_nothing", reply=f"{answer!r:.80}")
+        return _show_again(waiting, open_request, remaining_readings, refusal_text)
     if reply.kind == "declined":
-        declined = turn.say("both").join(map(waiting.shown, reply.declined))
-        still_offered = tuple(each for each in remaining if each.value not in reply.declined)
-        return _show_again(waiting, matter, still_offered, turn.say("declined", values=declined))
+        declined_text = turn.say("both").join(map(waiting.shown, reply.declined))
+        still_offered = tuple(
+            reading for reading in remaining_readings if reading.value not in reply.declined
+        )
+        return _show_again(
+            waiting, open_request, still_offered, turn.say("declined", values=declined_text)
+        )
     if reply.kind == "own_value":  # what the user named wins over every reader
-        own = GapReading(reply.value, reply.quote)
-        note = turn.say("not_offered", field=waiting.field, words=repr(reply.value))
-        return waiting.answer(quoted_reading(own, turn.pinned.chunks, turn.parsed), [note])
-    reading = waiting.read(reply.value)
-    if not reading.failed:
-        return waiting.answer(reading)
+        own_reading = GapReading(reply.value, reply.quote)
+        offer_note = turn.say("not_offered", field=waiting.field, words=repr(reply.value))
+        return waiting.answer(
+            quoted_reading(own_reading, turn.pinned.chunks, turn.parsed), [offer_note]
+        )
+    value_reading = waiting.read(reply.value)
+    if not value_reading.failed:
+        return waiting.answer(value_reading)
     if not reply.doubted and turn.reads_fields:
-        _signal(matter, turn, reply.value, "failure")
+        _signal(open_request, turn, reply.value, "failure")
     return _refusal(waiting, waiting.vain([reply.value]))
 
 
-def _waiting(matter: Open, turn: Turn) -> Waiting:
+def _waiting(open_request: Open, turn: Turn) -> Waiting:
     """The request with its documents, its row and what was on offer.
 
     As it was logged; where texts are blanked, or a default answered, as the question leads to it
     now.
     """
-    request, asking, use = matter.request, matter.asking, matter.use
-    audit = {} if asking is None else asking.audit
-    pinned, _ = pinned_of(turn, request.documents or audit.get("documents", ()))
-    parsed = turn.calls.parse(request.text, pinned.chunks)
-    parsed = parsed.model_copy(update={"documents": request.documents})
-    readings, reason = [GapReading(*map(str, each)) for each in audit.get("readings", ())], "first"
-    is_logged = bool(readings)
+    request, asking, logged_use = open_request.request, open_request.asking, open_request.use
+    logged_audit = {} if asking is None else asking.audit
+    pinned_documents, _ = pinned_of(turn, request.documents or logged_audit.get("documents", ()))
+    parsed_question = turn.calls.parse(request.text, pinned_documents.chunks)
+    parsed_question = parsed_question.model_copy(update={"documents": request.documents})
+    gap_readings, reason = (
+        [
+            GapReading(*map(str, logged_reading))
+            for logged_reading in logged_audit.get("readings", ())
+        ],
+        "first",
+    )
+    is_logged = bool(gap_readings)
     if not is_logged:
-        hits = turn.clarification.index.nearest(request.text, pinned.chunks)
-        gaps = turn.calls.gaps(parsed, pinned.chunks, hits)
-        for fresh in [gap for gap in gaps if gap.kind == use.kind][:1]:
-            readings, reason = [*fresh.readings], fresh.reason
-    values = [matter.proposed or ""] if asking is None else asking.candidate_values
-    known = {each.value: each for each in (*map(GapReading, values), *readings)}
-    kind: GapKind = use.kind  # type: ignore[assignment] # as it was logged
-    gap = QuestionGap(kind, use.key.target_field, tuple(known.values()), reason)
-    domain = domain_checks(request.text, turn.system, request.language)
-    turn = replace(turn, parsed=parsed, pinned=pinned, domain=domain)
+        hits = turn.clarification.index.nearest(request.text, pinned_documents.chunks)
+        gaps = turn.calls.gaps(parsed_question, pinned_documents.chunks, hits)
+        for fresh_gap in [
+            question_gap for question_gap in gaps if question_gap.kind == logged_use.kind
+        ][:1]:
+            gap_readings, reason = [*fresh_gap.readings], fresh_gap.reason
+    candidate_values = [open_request.proposed or ""] if asking is None else asking.candidate_values
+    readings_by_value = {
+        logged_reading.value: logged_reading
+        for logged_reading in (*map(GapReading, candidate_values), *gap_readings)
+    }
+    gap_kind: GapKind = logged_use.kind  # type: ignore[assignment] # as it was logged
+    question_gap = QuestionGap(
+        gap_kind, logged_use.key.target_field, tuple(readings_by_value.values()), reason
+    )
+    domain_results = domain_checks(request.text, turn.system, request.language)
+    turn = replace(turn, parsed=parsed_question, pinned=pinned_documents, domain=domain_results)
     if is_logged:
-        return Waiting(turn, gap)
-    waiting = waiting_of(turn, gap)
+        return Waiting(turn, question_gap)
+    waiting = waiting_of(turn, question_gap)
     if asking is None:
         return waiting
-    offered = {each.value: each for each in waiting.gap.readings if each.value in values}
-    return waiting._replace(gap=gap._replace(readings=tuple(offered.values())))
+    offered_readings = {
+        logged_reading.value: logged_reading
+        for logged_reading in waiting.gap.readings
+        if logged_reading.value in candidate_values
+    }
+    return waiting._replace(gap=question_gap._replace(readings=tuple(offered_readings.values())))
 
 
-def _learn(matter: Open, reply: Reply, turn: Turn, remaining: int) -> None:
+def _learn(open_request: Open, reply: Reply, turn: Turn, n_remaining: int) -> None:
     """Signals of a reply (rule S5.4); a doubted one answers this request, and is no vote.
 
     To turn down all that is on offer is none either: it says nothing of any of them.
     """
-    proposed, named = matter.proposed, reply.value
+    proposed, named_value = open_request.proposed, reply.value
     if reply.doubted:
         return
-    if named and proposed in {None, named}:
-        _signal(matter, turn, named, "explicit_yes")
-    elif named:
-        _signal(matter, turn, proposed, "explicit_no", named)
-    elif len(reply.declined) < max(remaining, FEWEST):
-        for value in reply.declined:
-            _signal(matter, turn, value, "explicit_no")
+    if named_value and proposed in {None, named_value}:
+        _signal(open_request, turn, named_value, "explicit_yes")
+    elif named_value:
+        _signal(open_request, turn, proposed, "explicit_no", named_value)
+    elif len(reply.declined) < max(n_remaining, MIN_CHOICES):
+        for declined_value in reply.declined:
+            _signal(open_request, turn, declined_value, "explicit_no")
 
 
-def _signal(matter: Open, turn: Turn, *signal: str | None) -> None:
+def _signal(open_request: Open, turn: Turn, *signal_values: str | None) -> None:
     """Log a signal with the answer to the reply."""
-    about: dict[str, Any] = {"conditions": matter.use.conditions, "now": turn.request.now}
-    turn.write(turn.log.signal, turn.request.id, matter.use.key, *signal, **about)
+    log_fields: dict[str, Any] = {
+        "conditions": open_request.use.conditions,
+        "now": turn.request.now,
+    }
+    turn.write(turn.log.signal, turn.request.id, open_request.use.key, *signal_values, **log_fields)
 
 
 def _show_again(
-    waiting: Waiting, matter: Open, remaining: tuple[GapReading, ...], why: str
+    waiting: Waiting,
+    open_request: Open,
+    remaining_readings: tuple[GapReading, ...],
+    shown_reason: str,
 ) -> Response:
     """The same request with what is left, once; else the end of it: a refusal with its reason.
 
     Args:
-      why: it is shown again, in words.
+      shown_reason: it is shown again, in words.
     """
-    asking, is_left = matter.asking, matter.proposed in {each.value for each in remaining}
-    if matter.replies or len(remaining) < FEWEST:
-        return _refusal(waiting, why)
-    if asking is None and is_left:
-        return waiting.answer(waiting.read(matter.proposed or ""), [why])
-    waiting = waiting._replace(gap=waiting.gap._replace(readings=remaining))
+    asking, is_proposal_left = (
+        open_request.asking,
+        open_request.proposed
+        in {remaining_reading.value for remaining_reading in remaining_readings},
+    )
+    if open_request.replies or len(remaining_readings) < MIN_CHOICES:
+        return _refusal(waiting, shown_reason)
+    if asking is None and is_proposal_left:
+        return waiting.answer(waiting.read(open_request.proposed or ""), [shown_reason])
+    waiting = waiting._replace(gap=waiting.gap._replace(readings=remaining_readings))
     if asking is None:  # the first question of a request whose default was declined
-        return fill_in(waiting, declined=True).changed([why])
-    values = [reading.value for reading in remaining]
-    shown = asking.model_copy(update={"candidate_values": values, "proposed_default": values[0]})
+        return fill_in(waiting, declined=True).changed([shown_reason])
+    remaining_values = [reading.value for reading in remaining_readings]
+    shown_question = asking.model_copy(
+        update={"candidate_values": remaining_values, "proposed_default": remaining_values[0]}
+    )
     # The text of the question is the first one's (rule S5.2): what a yes takes by now is said
     # beside it.
-    proposed = waiting.turn.say("now_proposed", value=waiting.shown(values[0]))
-    return asking_response(waiting, shown, why, [why] if is_left else [why, proposed])
+    proposal_sentence = waiting.turn.say("now_proposed", value=waiting.shown(remaining_values[0]))
+    return asking_response(
+        waiting,
+        shown_question,
+        shown_reason,
+        [shown_reason] if is_proposal_left else [shown_reason, proposal_sentence],
+    )
 
 
 def _refusal(waiting: Waiting, reason: str) -> Response:
     """Refusal of a request that ends without a value; nothing is retrieved for it."""
     turn = waiting.turn
     refusal_reason = turn.say("unsettled", field=waiting.field, reason=reason)
-    answer = ResponseFields(
+    response_fields = ResponseFields(
         refusal(turn.request.language, turn.system.policy.refusal_message),
         status=Status.refuse,
         refusal_reason=refusal_reason,
         arm_reason=turn.say("read_for"),
     )
     checks = (*turn.domain, field_check(refusal_reason, has_value=False))
-    return unretrieved_response(answer, turn.request, turn.system, ResponseRecord(checks=checks))
+    return unretrieved_response(
+        response_fields, turn.request, turn.system, ResponseRecord(checks=checks)
+    )
 
 
-def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
+def _choose_option(open_request: Open, answer: str, turn: Turn) -> Response:
     """A reply of options that were settled silently.
 
     They are shown, or the one that is named is taken.
     """
-    options = turn.answer()
-    values = option_values(options["options"], turn.clarification.chunks)
-    texts = {option["id"]: "; ".join(option["sources"]) for option in options["options"]}
-    readings = tuple(GapReading(value, text=texts[number]) for value, number in values.items())
-    field, language = matter.use.key.target_field, turn.request.language
+    option_response = turn.answer()
+    chunks_by_value = option_values(option_response["options"], turn.clarification.chunks)
+    texts_by_option = {
+        response_option["id"]: "; ".join(response_option["sources"])
+        for response_option in option_response["options"]
+    }
+    option_readings = tuple(
+        GapReading(option_value, text=texts_by_option[option_id])
+        for option_value, option_id in chunks_by_value.items()
+    )
+    field_name, language = open_request.use.key.target_field, turn.request.language
     reply_request = ReplyRequest(
-        turn.request.text, KIND, field, readings, matter.proposed, language=language
+        turn.request.text,
+        KIND,
+        field_name,
+        option_readings,
+        open_request.proposed,
+        language=language,
     )
     reply = turn.calls.reply(answer, reply_request)
-    if reply.kind == "not_understood" or reply.value not in {"", *values}:
-        rule = f"a reply must be yes, no, or an option from 1 to {len(values)}"
-        refuse(rule, f"{answer!r:.80}", "say which")
-    _learn(matter, reply, turn, len(values))
-    return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])
+    if reply.kind == "not_understood" or reply.value not in {"", *chunks_by_value}:
+        requirement = f"a reply must be yes, no, or an option from 1 to {len(chunks_by_value)}"
+        refuse(requirement, f"{answer!r:.80}", "say which")
+    _learn(open_request, reply, turn, len(chunks_by_value))
+    return (
+        option_response
+        if reply.kind == "declined"
+        else turn.answer(selected=chunks_by_value[reply.value])
+    )

@@ -35,12 +35,12 @@ SCOPE_TASKS = (
     "amounts",
     "exceptions",
 )
-MOST = 12  # lines of an answer
-LEADING = 3  # lines that a summary keeps of its only section
-_DUTIES = whole_words(map(re.escape, map(fold_case, LANGUAGES.words.duties)))
+MAX_ANSWER_LINES = 12  # lines of an answer
+SUMMARY_LINES = 3  # lines that a summary keeps of its only section
+_DUTY_WORDS = whole_words(map(re.escape, map(fold_case, LANGUAGES.words.duties)))
 # What a line must say to be of a task; where none does, all are.
-_SAID: Mapping[str, Callable[[str], bool]] = {
-    "extract_conditions": lambda text: _DUTIES.search(fold_case(text)) is not None,
+_TASK_TESTS: Mapping[str, Callable[[str], bool]] = {
+    "extract_conditions": lambda text: _DUTY_WORDS.search(fold_case(text)) is not None,
     "amounts": lambda text: any(value.kind == "amount" for value in values_in(text)),
     "exceptions": lambda text: expression("forbidding").search(plain(text)) is not None,
 }
@@ -76,16 +76,16 @@ def narrow_to_chunks(
     Args:
       chunks: within the scope, at least one.
     """
-    first = chunks[0]
-    title = first.tags.get("title") or next(iter(first.section), "")
-    scope = " > ".join(dict.fromkeys(filter(None, (title, heading_of(first)))))
-    beginning = " ".join(first.text.split()[:_BEGINNING])
-    query = f"{scope}: {beginning}" if scope else f"{question} {beginning}"
-    pages = tuple(dict.fromkeys(chunk.shown for chunk in chunks))
-    return NarrowedQuestion(pages, task, tuple(topic), query, question)
+    first_chunk = chunks[0]
+    document_title = first_chunk.tags.get("title") or next(iter(first_chunk.section), "")
+    scope_text = " > ".join(dict.fromkeys(filter(None, (document_title, heading_of(first_chunk)))))
+    beginning = " ".join(first_chunk.text.split()[:_BEGINNING_WORDS])
+    query = f"{scope_text}: {beginning}" if scope_text else f"{question} {beginning}"
+    shown_pages = tuple(dict.fromkeys(chunk.shown for chunk in chunks))
+    return NarrowedQuestion(shown_pages, task, tuple(topic), query, question)
 
 
-_BEGINNING = 60  # words of a text without a heading by which it is asked for
+_BEGINNING_WORDS = 60  # words of a text without a heading by which it is asked for
 
 
 def headed_chunks(topic: Sequence[str], chunks: Sequence[Chunk]) -> list[Chunk]:
@@ -93,12 +93,16 @@ def headed_chunks(topic: Sequence[str], chunks: Sequence[Chunk]) -> list[Chunk]:
 
     All that speak of it where none does.
     """
-    own = [stem(word) for word in topic]
-    shares = [len(shared_stems(own, stems(heading_of(chunk)))) for chunk in chunks]
-    best = max(shares, default=0)
-    if best:
-        return [chunk for chunk, share in zip(chunks, shares, strict=True) if share == best]
-    return [chunk for chunk in chunks if shared_stems(own, stems(chunk.full_text))]
+    topic_stems = [stem(topic_word) for topic_word in topic]
+    shared_counts = [len(shared_stems(topic_stems, stems(heading_of(chunk)))) for chunk in chunks]
+    best_count = max(shared_counts, default=0)
+    if best_count:
+        return [
+            chunk
+            for chunk, shared_count in zip(chunks, shared_counts, strict=True)
+            if shared_count == best_count
+        ]
+    return [chunk for chunk in chunks if shared_stems(topic_stems, stems(chunk.full_text))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +130,32 @@ class ScopeAnswers:
         del question
         if self.narrowed.task not in SCOPE_TASKS:
             return self.base.answer(self.narrowed.question, passages)
-        topic = frozenset(line_stems(" ".join(self.narrowed.topic)))
-        order = sorted(range(len(passages)), key=lambda place: _position(passages[place]))
-        lines = [
-            (place, line)
-            for place in order
-            for line in passage_lines(passages[place].text, passages[place].section)
+        topic_stems = frozenset(line_stems(" ".join(self.narrowed.topic)))
+        passage_order = sorted(
+            range(len(passages)), key=lambda passage_index: _position(passages[passage_index])
+        )
+        numbered_lines = [
+            (passage_index, passage_line)
+            for passage_index in passage_order
+            for passage_line in passage_lines(
+                passages[passage_index].text, passages[passage_index].section
+            )
         ]
-        chosen = _chosen(self.narrowed.task, topic, lines)
-        if not chosen:
+        chosen_lines = _chosen(self.narrowed.task, topic_stems, numbered_lines)
+        if not chosen_lines:
             return unanswered(Reason("no_sentence"))
-        named = frozenset[str]().union(*(line.stems | line.heading for _, line in chosen))
-        share = len(topic & named) / len(topic) if topic else 1.0
-        text = "\n".join(dict.fromkeys(line.text for _, line in chosen))
-        return Generation(text, share, tuple(dict.fromkeys(place for place, _ in chosen)))
+        named_stems = frozenset[str]().union(
+            *(passage_line.stems | passage_line.heading for _, passage_line in chosen_lines)
+        )
+        topic_share = len(topic_stems & named_stems) / len(topic_stems) if topic_stems else 1.0
+        answer_text = "\n".join(
+            dict.fromkeys(passage_line.text for _, passage_line in chosen_lines)
+        )
+        return Generation(
+            answer_text,
+            topic_share,
+            tuple(dict.fromkeys(passage_index for passage_index, _ in chosen_lines)),
+        )
 
 
 def _chosen(
@@ -149,19 +165,38 @@ def _chosen(
 
     Else those that name it, else all.
     """
-    about = [entry for entry in lines if topic & entry[1].heading]
-    about = about or [entry for entry in lines if topic & entry[1].stems] or list(lines)
+    relevant_lines = [numbered_line for numbered_line in lines if topic & numbered_line[1].heading]
+    relevant_lines = (
+        relevant_lines
+        or [numbered_line for numbered_line in lines if topic & numbered_line[1].stems]
+        or list(lines)
+    )
     if task == "summarise":
-        parts = groupby(about, key=lambda entry: (entry[0], entry[1].heading))
-        sections = [list(part) for _, part in parts]
-        most = LEADING if len(sections) == 1 else 1
-        about = [entry for part in sections for entry in part[:most]]
-    if task in _SAID:
-        about = [entry for entry in about if _SAID[task](entry[1].text)] or about
-    return about[:MOST]
+        line_groups = groupby(
+            relevant_lines, key=lambda numbered_line: (numbered_line[0], numbered_line[1].heading)
+        )
+        line_sections = [list(section_lines) for _, section_lines in line_groups]
+        max_lines = SUMMARY_LINES if len(line_sections) == 1 else 1
+        relevant_lines = [
+            numbered_line
+            for section_lines in line_sections
+            for numbered_line in section_lines[:max_lines]
+        ]
+    if task in _TASK_TESTS:
+        relevant_lines = [
+            numbered_line
+            for numbered_line in relevant_lines
+            if _TASK_TESTS[task](numbered_line[1].text)
+        ] or relevant_lines
+    return relevant_lines[:MAX_ANSWER_LINES]
 
 
 def _position(chunk: Chunk) -> tuple[str, int, list[int], str]:
     """Where a passage stands: document, page, and the numbers of its id, `a.md#3-2`."""
-    numbers = re.findall(r"\d+", chunk.chunk_id.rpartition("#")[2])
-    return chunk.source, chunk.page or 0, [int(number) for number in numbers], chunk.chunk_id
+    id_numbers = re.findall(r"\d+", chunk.chunk_id.rpartition("#")[2])
+    return (
+        chunk.source,
+        chunk.page or 0,
+        [int(id_number) for id_number in id_numbers],
+        chunk.chunk_id,
+    )

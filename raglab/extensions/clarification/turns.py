@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from raglab.decision.checks import Check
 from raglab.default_learner import DefaultLearner
 from raglab.extensions.clarification.pinned_documents import (
-    ANY,
+    ANY_DOCTYPE,
     DocumentIndex,
     PinnedDocuments,
 )
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from raglab.live.settings import Settings
     from raglab.live.system import System
 
-UNREAD, UNPINNED = ParsedQuestion(), PinnedDocuments((), ANY, {})
+UNREAD, UNPINNED = ParsedQuestion(), PinnedDocuments((), ANY_DOCTYPE, {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

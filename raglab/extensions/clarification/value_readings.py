@@ -18,7 +18,7 @@ from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.field_values import is_quoted
 from raglab.extensions.clarification.gap_candidates import (
-    YEARS,
+    YEAR_PATTERN,
     as_good,
     candidates,
     in_column,
@@ -58,8 +58,11 @@ from raglab.words.tokeniser import word_count
 if TYPE_CHECKING:
     from raglab.live.system import System
 
-ROUTE = "extract"
-CHOSEN, READ = 1.0, 0.85  # confidence of what a user named, and of what a reader read
+READING_ROUTE = "extract"
+CHOSEN_CONFIDENCE, READ_CONFIDENCE = (
+    1.0,
+    0.85,
+)  # confidence of what a user named, and of what a reader read
 
 
 class ValueReading(NamedTuple):
@@ -77,7 +80,7 @@ class ValueReading(NamedTuple):
     field_value: FieldValue | None = None
     chunk: Chunk | None = None
     narrowed: NarrowedQuestion | None = None
-    confidence: float = CHOSEN
+    confidence: float = CHOSEN_CONFIDENCE
 
     @property
     def failed(self) -> bool:
@@ -111,21 +114,23 @@ def read_gap_value(
     """
     if gap.kind == PAGE_SCOPE:
         return _page_reading(gap, value, parsed, chunks, calls)
-    topic = topic_words(plain(parsed.question))
+    question_topic = topic_words(plain(parsed.question))
     if gap.kind == "intent":
-        task = value if value in SCOPE_TASKS else "page"
-        return _narrowed(value, parsed, headed_chunks(topic, chunks), task, topic)
+        scope_task = value if value in SCOPE_TASKS else "page"
+        return _narrowed(
+            value, parsed, headed_chunks(question_topic, chunks), scope_task, question_topic
+        )
     for reading in gap.readings:
         if reading.value == value and reading.quote:
             return quoted_reading(reading, chunks, parsed)
     if gap.kind == "document":
-        roles = document_roles({chunk.document: chunk.tags for chunk in chunks})
-        own = [
+        roles_by_document = document_roles({chunk.document: chunk.tags for chunk in chunks})
+        document_chunks = [
             chunk
             for chunk in chunks
-            if value in {chunk.document, chunk.shown, roles[chunk.document]}
+            if value in {chunk.document, chunk.shown, roles_by_document[chunk.document]}
         ]
-        return _document_reading(value, parsed, own)
+        return _document_reading(value, parsed, document_chunks)
     return ValueReading(value)
 
 
@@ -133,8 +138,8 @@ def _narrowed(
     value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], task: str, topic: Sequence[str]
 ) -> ValueReading:
     """The question asked of some passages; a failure where there are none."""
-    narrowed = narrow_to_chunks(parsed.question, chunks, task, topic) if chunks else None
-    return ValueReading(value, narrowed=narrowed)
+    narrowed_question = narrow_to_chunks(parsed.question, chunks, task, topic) if chunks else None
+    return ValueReading(value, narrowed=narrowed_question)
 
 
 def quoted_reading(
@@ -147,9 +152,15 @@ def quoted_reading(
     chunk = is_quoted(reading.quote, chunks)
     if chunk is None:
         return ValueReading(reading.value)
-    named = in_column(parsed, called(reading.value, quoted(reading.quote, [chunk])), [chunk])
-    value = named[0].value if len({value_key(fact.value) for fact in named}) == 1 else reading.quote
-    return ValueReading(reading.value, FieldValue(value, reading.quote), chunk)
+    named_statements = in_column(
+        parsed, called(reading.value, quoted(reading.quote, [chunk])), [chunk]
+    )
+    stated_value = (
+        named_statements[0].value
+        if len({value_key(statement.value) for statement in named_statements}) == 1
+        else reading.quote
+    )
+    return ValueReading(reading.value, FieldValue(stated_value, reading.quote), chunk)
 
 
 def read_field_value(
@@ -162,10 +173,10 @@ def read_field_value(
 ) -> ValueReading:
     """A field as the reader of fields reads it; about: the question."""
     field_value = calls.value(field, chunks, about=about)
-    chunk = field_value and is_quoted(field_value.quote, chunks)
-    if chunk is None:
+    quoted_chunk = field_value and is_quoted(field_value.quote, chunks)
+    if quoted_chunk is None:
         return ValueReading(value)
-    return ValueReading(value, field_value, chunk, confidence=READ)
+    return ValueReading(value, field_value, quoted_chunk, confidence=READ_CONFIDENCE)
 
 
 def _page_reading(
@@ -176,38 +187,55 @@ def _page_reading(
     calls: ProtocolCalls,
 ) -> ValueReading:
     """A field of the pages in a scope; without a field, what the pages or the part say."""
-    if headed := [chunk for chunk in chunks if heading_of(chunk) == value]:
-        return _narrowed(value, parsed, headed, "page", ())
-    scoped = chunks_in_scope(chunks, value, gap.field, parsed.question, calls)
+    if headed_passages := [chunk for chunk in chunks if heading_of(chunk) == value]:
+        return _narrowed(value, parsed, headed_passages, "page", ())
+    scoped_chunks = chunks_in_scope(chunks, value, gap.field, parsed.question, calls)
     if gap.field in calls.pack.fields:
-        return read_field_value(gap.field, scoped, calls, value=value, about=parsed.question)
-    return _narrowed(value, parsed, scoped, "page", topic_words(plain(parsed.question)))
+        return read_field_value(gap.field, scoped_chunks, calls, value=value, about=parsed.question)
+    return _narrowed(value, parsed, scoped_chunks, "page", topic_words(plain(parsed.question)))
 
 
 def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk]) -> ValueReading:
     """What one document states; else the question asked of it alone."""
-    text = plain(parsed.question)
-    good = as_good(candidates(text, topic_words(text), chunks))
-    listed = meeting(text, [match.statement for match in good], chunks)
-    if len({value_key(statement.value) for statement in listed}) == 1:
-        (stated, *_) = listed
-        return ValueReading(value, FieldValue(stated.value, stated.text), chunks[stated.place])
-    documents, question = tuple(dict.fromkeys(each.document for each in chunks)), parsed.question
-    narrowed = NarrowedQuestion(documents, "", (), question, question) if documents else None
-    return ValueReading(value, narrowed=narrowed)
+    plain_text = plain(parsed.question)
+    best_candidates = as_good(candidates(plain_text, topic_words(plain_text), chunks))
+    listed_statements = meeting(
+        plain_text, [candidate.statement for candidate in best_candidates], chunks
+    )
+    if len({value_key(statement.value) for statement in listed_statements}) == 1:
+        (single_statement, *_) = listed_statements
+        return ValueReading(
+            value,
+            FieldValue(single_statement.value, single_statement.text),
+            chunks[single_statement.place],
+        )
+    document_names, question_text = (
+        tuple(dict.fromkeys(chunk.document for chunk in chunks)),
+        parsed.question,
+    )
+    narrowed_question = (
+        NarrowedQuestion(document_names, "", (), question_text, question_text)
+        if document_names
+        else None
+    )
+    return ValueReading(value, narrowed=narrowed_question)
 
 
 def chunks_in_scope(
-    chunks: Sequence[Chunk], value: str, field: str, text: str, calls: ProtocolCalls
+    chunks: Sequence[Chunk], value: str, field_name: str, question_text: str, calls: ProtocolCalls
 ) -> list[Chunk]:
     """Passages within a page scope, document by document; the last page is another one in each."""
-    scoped: list[Chunk] = []
+    scoped_chunks: list[Chunk] = []
     for source in dict.fromkeys(chunk.source for chunk in chunks):
-        own = [chunk for chunk in chunks if chunk.source == source]
-        page = str(max(chunk.page or 1 for chunk in own)) if value == LAST_PAGE else value
-        if page.isdecimal() or page in {"toc", DOCUMENT}:
-            scoped += scope(own, page, field=field, about=text, pack=calls.pack)
-    return scoped
+        source_chunks = [chunk for chunk in chunks if chunk.source == source]
+        page_name = (
+            str(max(chunk.page or 1 for chunk in source_chunks)) if value == LAST_PAGE else value
+        )
+        if page_name.isdecimal() or page_name in {"toc", DOCUMENT}:
+            scoped_chunks += scope(
+                source_chunks, page_name, field=field_name, about=question_text, pack=calls.pack
+            )
+    return scoped_chunks
 
 
 # --- responses
@@ -230,19 +258,22 @@ def _said_of(field_value: FieldValue, chunk: Chunk) -> str:
 
     Each cell under its head where no value was read.
     """
-    value, quote = field_value
-    if value_key(value) != value_key(quote):
-        return f"{value}: {quote}" if quote.count("; ") > 1 else quote
-    rows = (piece for piece in pieces(chunk.full_text) if piece.kind == "row")
-    return next((piece_text(row) for row in rows if row.text == quote), quote)
+    stated_value, stated_quote = field_value
+    if value_key(stated_value) != value_key(stated_quote):
+        return f"{stated_value}: {stated_quote}" if stated_quote.count("; ") > 1 else stated_quote
+    table_rows = (text_piece for text_piece in pieces(chunk.full_text) if text_piece.kind == "row")
+    return next(
+        (piece_text(table_row) for table_row in table_rows if table_row.text == stated_quote),
+        stated_quote,
+    )
 
 
 def reading_response(
     request: Request,
     reading: ValueReading,
-    why: str,
-    where: str,
-    domain: Sequence[Check],
+    reading_reason: str,
+    place_sentence: str,
+    domain_results: Sequence[Check],
     system: System,
     warnings: Sequence[str],
 ) -> Response:
@@ -252,8 +283,8 @@ def reading_response(
     not apply.
 
     Args:
-      why: the reason that stands for the arm's.
-      where: the field was found, in words.
+      reading_reason: the reason that stands for the arm's.
+      place_sentence: the field was found, in words.
       warnings: before its own.
 
     Raises:
@@ -268,61 +299,85 @@ def reading_response(
             f"none of {reading.value!r}",
             "ask the chain instead",
         )
-    start, language, policy = perf_counter(), request.language, system.policy
-    read = Generation(_said_of(field_value, chunk), reading.confidence, (0,))
-    answered = check_answer(
-        request.text, [chunk], _Extractor(read), system.scorer, language=language
+    start_time, language, policy = perf_counter(), request.language, system.policy
+    read_generation = Generation(_said_of(field_value, chunk), reading.confidence, (0,))
+    checked_answer = check_answer(
+        request.text, [chunk], _Extractor(read_generation), system.scorer, language=language
     )
-    texts = language_parts()[language]
-    words = (
-        [] if reading.confidence == CHOSEN else _unmet_words(request, field_value, chunk, system)
+    language_texts = language_parts()[language]
+    unmet_texts = (
+        []
+        if reading.confidence == CHOSEN_CONFIDENCE
+        else _unmet_words(request, field_value, chunk, system)
     )
-    if words:
-        where = texts["say_unmet"].format(document=chunk.shown, words=", ".join(words))
-    measures = answered.confidence, answered.support, answered.claim, answered.refused
+    if unmet_texts:
+        place_sentence = language_texts["say_unmet"].format(
+            document=chunk.shown, words=", ".join(unmet_texts)
+        )
+    answer_measures = (
+        checked_answer.confidence,
+        checked_answer.support,
+        checked_answer.claim,
+        checked_answer.refused,
+    )
     checks = (
-        *domain,
-        field_check(where, has_value=not words),
-        *answer_checks(*measures, policy_thresholds([policy]), language),
+        *domain_results,
+        field_check(place_sentence, has_value=not unmet_texts),
+        *answer_checks(*answer_measures, policy_thresholds([policy]), language),
     )
-    answer = ResponseFields(
-        answered.text,
+    response_fields = ResponseFields(
+        checked_answer.text,
         (chunk.shown,),
         Status.ok,
         warnings=(*warnings,),
-        confidence=100.0 * answered.confidence,
-        route=ROUTE,
-        arm_reason=why,
+        confidence=100.0 * checked_answer.confidence,
+        route=READING_ROUTE,
+        arm_reason=reading_reason,
     )
-    failed = next((check for check in checks if not check.passes), None)
-    if failed is not None:
-        refused = refusal(language, policy.refusal_message)
-        answer = answer._replace(
-            answer=refused, sources=(), status=Status.refuse, refusal_reason=failed.text
+    failed_check = next((check for check in checks if not check.passes), None)
+    if failed_check is not None:
+        refusal_message = refusal(language, policy.refusal_message)
+        response_fields = response_fields._replace(
+            answer=refusal_message,
+            sources=(),
+            status=Status.refuse,
+            refusal_reason=failed_check.text,
         )
-    elif YEARS.search(request.text) is None:
-        stale, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
-        if stale:
-            warning = texts[f"say_{stale}"].format(document=chunk.shown, until=until)
-            answer = answer._replace(warnings=(*warnings, warning))
-    ms = {"support": 1e3 * (perf_counter() - start)}
-    return unretrieved_response(answer, request, system, ResponseRecord(ms, checks=checks))
+    elif YEAR_PATTERN.search(request.text) is None:
+        stale_key, end_of_validity = outdated(
+            chunk, system.retriever.chunks, request.now.date().isoformat()
+        )
+        if stale_key:
+            warning = language_texts[f"say_{stale_key}"].format(
+                document=chunk.shown, until=end_of_validity
+            )
+            response_fields = response_fields._replace(warnings=(*warnings, warning))
+    milliseconds = {"support": 1e3 * (perf_counter() - start_time)}
+    return unretrieved_response(
+        response_fields, request, system, ResponseRecord(milliseconds, checks=checks)
+    )
 
 
 def _unmet_words(
     request: Request, field_value: FieldValue, chunk: Chunk, system: System
 ) -> list[str]:
     """Words of a question that what was read for it is set against."""
-    own = [
+    document_passages = [
         chunk,
         *(passage for passage in system.retriever.chunks if passage.document == chunk.document),
     ]
-    stated = [fact for fact in statements([chunk]) if fact.text == field_value.quote]
-    named = [
-        fact for fact in stated if value_key(fact.value) in value_key(field_value.value)
-    ] or stated
-    words = [unmet(plain(request.text), fact, own) for fact in named]
-    return sorted(words[0]) if words and all(words) else []
+    quoted_statements = [
+        statement for statement in statements([chunk]) if statement.text == field_value.quote
+    ]
+    named_statements = [
+        statement
+        for statement in quoted_statements
+        if value_key(statement.value) in value_key(field_value.value)
+    ] or quoted_statements
+    words_by_statement = [
+        unmet(plain(request.text), statement, document_passages) for statement in named_statements
+    ]
+    return sorted(words_by_statement[0]) if words_by_statement and all(words_by_statement) else []
 
 
 def field_check(text: str, *, has_value: bool) -> Check:
@@ -332,19 +387,20 @@ def field_check(text: str, *, has_value: bool) -> Check:
 
 def domain_checks(text: str, system: System, language: str = "en") -> tuple[Check, ...]:
     """Checks of rule S2.1, before anything is retrieved or asked."""
-    lists = system.policy.pattern_lists
-    denied, allowed = (
-        sum(matches(pattern, text) for pattern in listed) for listed in (lists.deny, lists.allow)
+    pattern_lists = system.policy.pattern_lists
+    n_denied, n_allowed = (
+        sum(matches(pattern, text) for pattern in patterns)
+        for patterns in (pattern_lists.deny, pattern_lists.allow)
     )
-    measured = {
+    measurements = {
         "words": word_count(text),
-        "denied": denied,
-        "allowed": allowed,
-        "needs_allowed": bool(lists.allow),
+        "denied": n_denied,
+        "allowed": n_allowed,
+        "needs_allowed": bool(pattern_lists.allow),
     }
-    spoken = SimpleNamespace(
+    domain_context = SimpleNamespace(
         thresholds=policy_thresholds([system.policy]),
         say=lambda key, **values: say(language, Reason(key, values)),
     )
     steps = [Step(gate_by_name("domain"), None, NO_STAGE)]
-    return tuple(step_checks(spoken, 0, measured.__getitem__, steps))
+    return tuple(step_checks(domain_context, 0, measurements.__getitem__, steps))

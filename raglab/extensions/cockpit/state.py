@@ -43,8 +43,8 @@ from raglab.values import Status, label_codes
 if TYPE_CHECKING:
     import pandas as pd
 
-KEPT = 32  # policies whose decisions are kept, so that undo is at once
-SEALED = "report"  # split that is looked at only when it is asked for
+MAX_KEPT_POLICIES = 32  # policies whose decisions are kept, so that undo is at once
+SEALED_SPLIT = "report"  # split that is looked at only when it is asked for
 
 
 class ReportView(NamedTuple):
@@ -64,24 +64,24 @@ class ReportView(NamedTuple):
     def text(self) -> str:
         """The view in a sentence."""
         return (
-            f"look {self.number} at {self.cases} cases of split {SEALED}: expected cost "
+            f"look {self.number} at {self.cases} cases of split {SEALED_SPLIT}: expected cost "
             f"{self.expected_cost:.3f}, "
             f"baseline {self.baseline_cost:.3f}"
         )
 
 
-M = TypeVar("M", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def guarded(method: M) -> M:
+def guarded(method: Method) -> Method:
     """The method under its cockpit's lock, so that all it reads and writes is of one moment."""
 
     @wraps(method)
-    def held(cockpit: CockpitState, /, *args: Any, **more: Any) -> Any:  # noqa: ANN401
+    def held(cockpit: CockpitState, /, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401
         with cockpit.guard:
-            return method(cockpit, *args, **more)
+            return method(cockpit, *arguments, **keywords)
 
-    return cast("M", held)
+    return cast("Method", held)
 
 
 class CockpitState:
@@ -121,17 +121,17 @@ class CockpitState:
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
         self._held = Measured(self.trace)
-        start = policy if policy is not None else starting_policy(trace, arm=arm)
-        self.baseline = start if compare is None else compare
+        start_policy = policy if policy is not None else starting_policy(trace, arm=arm)
+        self.baseline = start_policy if compare is None else compare
         is_weighted = case_weights(self.trace.cases) is not None
-        labels = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
-        self.goal = (goal or Goal()).at_labels(labels)
+        label_counts = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
+        self.goal = (goal or Goal()).at_labels(label_counts)
         self.notes += (f"Each case counts once, whatever its {PROBABILITY_KEY}.",) * is_weighted
-        traffic = f"Costs are of traffic of {self.goal.traffic}, rates of the cases (S6.15)."
-        self.notes += (traffic,) * (self.goal.traffic is not None)
+        traffic_note = f"Costs are of traffic of {self.goal.traffic}, rates of the cases (S6.15)."
+        self.notes += (traffic_note,) * (self.goal.traffic is not None)
         self.report_views: list[ReportView] = []
         self._filter = Filter()
-        self._history, self._at = [start], 0
+        self._history, self._at = [start_policy], 0
         self.locked: frozenset[str] = frozenset()
         self.trials = np.zeros((0, 2), dtype=np.float32)
         self._decided: OrderedDict[str, ShownPolicy] = OrderedDict()
@@ -139,22 +139,31 @@ class CockpitState:
         # whose points and policy are taken; None where no search runs
         self._search: SearchJob | None = None
         self.guard = RLock()
-        self._before, begins = self._shown_policy(self.baseline), self._shown_policy(start)
-        refused = refusal_text(begins.decisions)
-        self.notes += (f"The policy that it begins with: {refused}",) * bool(refused)
-        self.notes += self._learned_notes(start) * self.labelled
+        self._before, shown_start = (
+            self._shown_policy(self.baseline),
+            self._shown_policy(start_policy),
+        )
+        refusal_note = refusal_text(shown_start.decisions)
+        self.notes += (f"The policy that it begins with: {refusal_note}",) * bool(refusal_note)
+        self.notes += self._learned_notes(start_policy) * self.labelled
 
     def __repr__(self) -> str:
-        changes = f"changes {len(self._changes())}, cases {len(self.trace)}"
-        return f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}"
+        summary_text = f"changes {len(self._changes())}, cases {len(self.trace)}"
+        return f"{type(self).__name__}: policy {self.policy.policy_id}, {summary_text}"
 
-    def _learned_notes(self, start: Policy) -> tuple[str, ...]:
+    def _learned_notes(self, start_policy: Policy) -> tuple[str, ...]:
         """Which of two policies learned from how many of the shown cases (rules S6.5, S6.11)."""
-        sides = {"The policy that it begins with": start}
-        if start.policy_id != self.baseline.policy_id:
-            sides["The baseline"] = self.baseline
-        notes = map(in_sample_note, trace_learned(list(sides.values()), self.trace))
-        return tuple(f"{name} is {note}." for name, note in zip(sides, notes, strict=True) if note)
+        policies_by_role = {"The policy that it begins with": start_policy}
+        if start_policy.policy_id != self.baseline.policy_id:
+            policies_by_role["The baseline"] = self.baseline
+        learned_notes = map(
+            in_sample_note, trace_learned(list(policies_by_role.values()), self.trace)
+        )
+        return tuple(
+            f"{role_name} is {learned_note}."
+            for role_name, learned_note in zip(policies_by_role, learned_notes, strict=True)
+            if learned_note
+        )
 
     # What it holds
 
@@ -181,11 +190,11 @@ class CockpitState:
         Where it raises, policy, locks, filter, costs and trials are as they were.
         """
         with self.guard:
-            before = vars(self) | {"_history": list(self._history)}
+            earlier_state = vars(self) | {"_history": list(self._history)}
             try:
                 yield
             except BaseException:
-                vars(self).update(before)
+                vars(self).update(earlier_state)
                 raise
 
     @property
@@ -196,33 +205,43 @@ class CockpitState:
 
     @guarded
     def _shown_policy(self, policy: Policy) -> ShownPolicy:
-        key = policy.policy_id
-        if key not in self._decided:
-            self._decided[key] = views.shown(decide_policies(self._held, [policy], self.arm)[0])
-            while len(self._decided) > KEPT:
-                gone, _ = self._decided.popitem(last=False)
-                self._axes = {of: axis for of, axis in self._axes.items() if of[0] != gone}
-        self._decided.move_to_end(key)
-        return self._decided[key]
+        policy_id = policy.policy_id
+        if policy_id not in self._decided:
+            self._decided[policy_id] = views.shown(
+                decide_policies(self._held, [policy], self.arm)[0]
+            )
+            while len(self._decided) > MAX_KEPT_POLICIES:
+                dropped_id, _ = self._decided.popitem(last=False)
+                self._axes = {
+                    axis_key: axis
+                    for axis_key, axis in self._axes.items()
+                    if axis_key[0] != dropped_id
+                }
+        self._decided.move_to_end(policy_id)
+        return self._decided[policy_id]
 
     @guarded
     def diff(self) -> pd.DataFrame:
         """What differs from the baseline, a row a path: `path`, `baseline`, `here`."""
         import pandas as pd
 
-        rows = [(path, *pair) for path, pair in self._changes().items()]
-        return pd.DataFrame(rows, columns=["path", "baseline", "here"])
+        change_rows = [(path, *values) for path, values in self._changes().items()]
+        return pd.DataFrame(change_rows, columns=["path", "baseline", "here"])
 
     def _changes(self) -> dict[str, tuple[Any, Any]]:
         baseline, policy = self.baseline, self.policy
         if baseline.policy_id == policy.policy_id:
             return {}
-        paths = dict.fromkeys([*baseline.manifest, *policy.manifest])
-        pairs = {path: (_value(baseline, path), _value(policy, path)) for path in paths}
-        changed = {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
-        if not changed:  # patterns, or a curve that was fitted
-            changed["(patterns or fitted curves)"] = baseline.policy_id, policy.policy_id
-        return changed
+        manifest_paths = dict.fromkeys([*baseline.manifest, *policy.manifest])
+        values_by_path = {
+            path: (_value(baseline, path), _value(policy, path)) for path in manifest_paths
+        }
+        changed_values = {
+            path: values for path, values in values_by_path.items() if values[0] != values[1]
+        }
+        if not changed_values:  # patterns, or a curve that was fitted
+            changed_values["(patterns or fitted curves)"] = baseline.policy_id, policy.policy_id
+        return changed_values
 
     @guarded
     def code(self) -> str:
@@ -230,18 +249,20 @@ class CockpitState:
 
         A comment where nothing is moved or code cannot say it all.
         """
-        changed = self._changes()
+        changed_values = self._changes()
         is_published = self.baseline.policy_id == Policy.load().policy_id
-        begins = "raglab.Policy.load()" if is_published else "policy"
-        pairs = "".join(
+        start_code = "raglab.Policy.load()" if is_published else "policy"
+        argument_lines = "".join(
             f"    {path!r}, {value!r},\n"
-            for path, (_, value) in changed.items()
+            for path, (_, value) in changed_values.items()
             if not path.startswith("(")
         )
-        if pairs:
-            return f"policy = {begins}.replace(\n{pairs})"
-        unsaid = "  # patterns or fitted curves differ: cockpit.save(path)" if changed else ""
-        return f"policy = {begins}{unsaid}"
+        if argument_lines:
+            return f"policy = {start_code}.replace(\n{argument_lines})"
+        unstated_note = (
+            "  # patterns or fitted curves differ: cockpit.save(path)" if changed_values else ""
+        )
+        return f"policy = {start_code}{unstated_note}"
 
     @guarded
     def rates(self) -> pd.DataFrame:
@@ -249,11 +270,14 @@ class CockpitState:
         return self._rates_on(self._held)
 
     def _rates_on(self, trace: Trace | Measured) -> pd.DataFrame:
-        both = [self.baseline, self.policy]
-        counts, costs = tally(trace, both, self.arm), metrics.stated_costs(self.goal.matrix)
-        weighed = self.goal.weighings(counts.cells)
-        table = rate_table(counts, both, costs=costs, weighed_cells=weighed)
-        return table.set_axis(["baseline", "here"])
+        policies = [self.baseline, self.policy]
+        cell_tally, cost_columns = (
+            tally(trace, policies, self.arm),
+            metrics.stated_costs(self.goal.matrix),
+        )
+        weighings = self.goal.weighings(cell_tally.cells)
+        rate_rows = rate_table(cell_tally, policies, costs=cost_columns, weighed_cells=weighings)
+        return rate_rows.set_axis(["baseline", "here"])
 
     # Moves
 
@@ -268,15 +292,21 @@ class CockpitState:
         Raises:
           ValueError: an unknown path, a value out of range, or a path that is locked.
         """
-        locks = [name for name in (path, path.rpartition(".")[0]) if name in self.locked]
-        if locks:
-            calls = ", ".join(f"lock({name!r}, False)" for name in locks)
-            msg = f"a locked threshold must not move, got {path}; unlock it first: {calls}."
+        locked_names = [
+            locked_name
+            for locked_name in (path, path.rpartition(".")[0])
+            if locked_name in self.locked
+        ]
+        if locked_names:
+            unlock_calls = ", ".join(
+                f"lock({locked_name!r}, False)" for locked_name in locked_names
+            )
+            msg = f"a locked threshold must not move, got {path}; unlock it first: {unlock_calls}."
             raise ValueError(msg)
-        moved = self.policy.replace(path, value)
-        if moved.policy_id != self.policy.policy_id:
-            self._shown_policy(moved)  # what cannot be decided is refused before it is kept
-            self._move(moved)
+        moved_policy = self.policy.replace(path, value)
+        if moved_policy.policy_id != self.policy.policy_id:
+            self._shown_policy(moved_policy)  # what cannot be decided is refused before it is kept
+            self._move(moved_policy)
         return self
 
     def _move(self, policy: Policy) -> None:
@@ -292,9 +322,9 @@ class CockpitState:
           step: number of the step, from 0.
         """
         axis = self.axis(path)
-        value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
+        threshold_value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
         is_whole = views.sweepable(self.here)[path].whole
-        return self.set(path, int(value) if is_whole else value)
+        return self.set(path, int(threshold_value) if is_whole else threshold_value)
 
     @guarded
     def undo(self) -> Self:
@@ -344,9 +374,9 @@ class CockpitState:
         Raises:
           ValueError: an unknown label or outcome, or a cost that is negative or not finite.
         """
-        stated = metrics.stated_costs(self.goal.matrix)
-        stated.setdefault(label, {})[outcome] = cost
-        self.goal = dataclasses.replace(self.goal, costs=stated)
+        label_costs = metrics.stated_costs(self.goal.matrix)
+        label_costs.setdefault(label, {})[outcome] = cost
+        self.goal = dataclasses.replace(self.goal, costs=label_costs)
         self.trials, self._search = self.trials[:0], None  # their costs were others
         return self
 
@@ -362,10 +392,10 @@ class CockpitState:
         Raises:
           ValueError: the path cannot be swept.
         """
-        key = self.policy.policy_id, path
-        if key not in self._axes:
-            self._axes[key] = views.axis_of(self.here, path)
-        return self._axes[key]
+        axis_key = self.policy.policy_id, path
+        if axis_key not in self._axes:
+            self._axes[axis_key] = views.axis_of(self.here, path)
+        return self._axes[axis_key]
 
     @guarded
     def report(self) -> pd.DataFrame:
@@ -376,13 +406,19 @@ class CockpitState:
         Raises:
           ValueError: the trace has no such split.
         """
-        sealed = self._whole.split(SEALED)
-        table = self._rates_on(sealed)
-        before, here = table["expected_cost"].tolist()
+        sealed_trace = self._whole.split(SEALED_SPLIT)
+        rate_rows = self._rates_on(sealed_trace)
+        baseline_cost, current_cost = rate_rows["expected_cost"].tolist()
         self.report_views.append(
-            ReportView(len(self.report_views) + 1, self.policy.policy_id, len(sealed), here, before)
+            ReportView(
+                len(self.report_views) + 1,
+                self.policy.policy_id,
+                len(sealed_trace),
+                current_cost,
+                baseline_cost,
+            )
         )
-        return table
+        return rate_rows
 
     @guarded
     def certify(
@@ -399,12 +435,16 @@ class CockpitState:
         Raises:
           ValueError: as `certify_policy`, no targets and a further look without `again` among it.
         """
-        goal = self.goal.targets.items()
-        own = {name: limit for name, limit in goal if name in metrics.OBJECTIVES}
+        goal_targets = self.goal.targets.items()
+        error_targets = {
+            rate_name: highest_rate
+            for rate_name, highest_rate in goal_targets
+            if rate_name in metrics.OBJECTIVES
+        }
         return certify_policy(
             self._whole,
             self.policy,
-            targets=own if targets is None else targets,
+            targets=error_targets if targets is None else targets,
             delta=delta,
             arm=self.arm,
             again=again,
@@ -482,17 +522,17 @@ class CockpitState:
                 return on_batch is None or on_batch(points)
 
         try:
-            policies = tried_policies(job, keep, trials=trials, seed=seed)
+            tried = tried_policies(job, keep, trials=trials, seed=seed)
             if self._search is not job:
                 return None
-            best = best_policy(job, policies)
+            best_found = best_policy(job, tried)
             with self.guard:
                 if self._search is not job:
                     return None
-                if best.policy_id not in (job.start.policy_id, self.policy.policy_id):
-                    self._shown_policy(best)
-                    self._move(best)
-                return best
+                if best_found.policy_id not in (job.start.policy_id, self.policy.policy_id):
+                    self._shown_policy(best_found)
+                    self._move(best_found)
+                return best_found
         finally:
             with self.guard:
                 if self._search is job:
@@ -512,45 +552,48 @@ class CockpitState:
 
         Cases, names of rates, histograms under the baseline, slices.
         """
-        before, counted = (
+        baseline, label_counts = (
             self._before,
             np.bincount(self._before.evidence.label, minlength=len(Status)),
         )
         # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
-        for swept in views.swept_rows(self.here):
-            shown_range = views.value_range(before, swept, (self.policy, self.baseline))
-            histograms[swept.path] = views.histogram(before, swept, *shown_range)
+        for threshold in views.swept_rows(self.here):
+            axis_range = views.value_range(baseline, threshold, (self.policy, self.baseline))
+            histograms[threshold.path] = views.histogram(baseline, threshold, *axis_range)
         # Names come from the tables, so that a new rate or gate appears on the page without a line
         # here.
-        table = metrics.RATE_TABLE.items()
+        rate_facts = metrics.RATE_TABLE.items()
         return {
             "frozen": False,
             "split": self.split,
             "cases": len(self.trace),
-            "labels": {status.name: int(counted[status]) for status in Status}
+            "labels": {status.name: int(label_counts[status]) for status in Status}
             if self.labelled
             else None,
             "labelled": self.labelled,
             "arm": self.arm,
             "baseline_name": "baseline",
-            "statuses": list(views.STATUSES),
+            "statuses": list(views.STATUS_NAMES),
             "outcomes": list(OUTCOMES),
             "rates": [
                 {
-                    "name": name,
-                    "label": r.label,
-                    "better": r.better,
-                    "share_of": r.share_of,
-                    "target": self.goal.targets.get(name),
+                    "name": rate_name,
+                    "label": rate_fact.label,
+                    "better": rate_fact.better,
+                    "share_of": rate_fact.share_of,
+                    "target": self.goal.targets.get(rate_name),
                 }
-                for name, r in table
+                for rate_name, rate_fact in rate_facts
             ],
             "histograms": {
                 path: histogram for path, histogram in histograms.items() if histogram is not None
             },
-            "slices": {name: sorted(set(values)) for name, values in self._columns.items()},
-            "deciders": [row.name for row in views.gate_rows(self.here)],
+            "slices": {
+                rate_name: sorted(set(slice_values))
+                for rate_name, slice_values in self._columns.items()
+            },
+            "deciders": [deciding_row.name for deciding_row in views.gate_rows(self.here)],
             "notes": list(self.notes),
         }
 
@@ -565,58 +608,69 @@ class CockpitState:
     @guarded
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
-        here, before, changed = self.here, self._before, self._changes()
+        current, baseline, changed_values = self.here, self._before, self._changes()
         # Without labels nothing is right or wrong: what would judge stays empty.
-        judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
+        judged_views: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
-            judged = {
-                "rates": views.rate_views(here, before, self.goal),
-                "cost": views.cost_view(here, before, self.goal),
+            judged_views = {
+                "rates": views.rate_views(current, baseline, self.goal),
+                "cost": views.cost_view(current, baseline, self.goal),
                 "plane": self._plane(),
             }
-        tables = [views.outcome_tables(shown_policy.counts) for shown_policy in (here, before)]
+        outcome_counts = [
+            views.outcome_tables(shown_policy.counts) for shown_policy in (current, baseline)
+        ]
         if not self.labelled:  # of one row: all cases
-            tables = [table.sum(axis=0, keepdims=True) for table in tables]
+            outcome_counts = [
+                label_rows.sum(axis=0, keepdims=True) for label_rows in outcome_counts
+            ]
         return {
             "policy_id": self.policy.policy_id,
             "baseline_id": self.baseline.policy_id,
             "changes": [
-                {"path": path, "from": was, "to": now} for path, (was, now) in changed.items()
+                {"path": path, "from": baseline_value, "to": current_value}
+                for path, (baseline_value, current_value) in changed_values.items()
             ],
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
             "code": self.code(),
-            "gates": views.gate_views(here, before, self.locked, self._axes),
-            **judged,
-            "table": tables[0].tolist(),
-            "table_before": tables[1].tolist(),
+            "gates": views.gate_views(current, baseline, self.locked, self._axes),
+            **judged_views,
+            "table": outcome_counts[0].tolist(),
+            "table_before": outcome_counts[1].tolist(),
             "cases": views.case_views(
-                here, before, self.filter, self._texts, self._columns, labelled=self.labelled
+                current, baseline, self.filter, self._texts, self._columns, labelled=self.labelled
             ),
             "filter": self.filter._asdict(),
             "costs": self.goal.matrix.tolist() if self.labelled else None,
-            "report_views": [view._asdict() | {"text": view.text} for view in self.report_views],
+            "report_views": [
+                report_view._asdict() | {"text": report_view.text}
+                for report_view in self.report_views
+            ],
         }
 
     @cached_property
     def _free(self) -> dict[str, NDArray[np.int64]]:
         """Cells of the policies that anyone has for free, by name."""
-        answers = always_answer(self.baseline)
-        free = {"answer all": answers, "refuse all": always_refuse(answers)}
-        decided = decide_policies(self._held, list(free.values()), self.arm)
+        answer_all = always_answer(self.baseline)
+        free_policies = {"answer all": answer_all, "refuse all": always_refuse(answer_all)}
+        decisions_by_policy = decide_policies(self._held, list(free_policies.values()), self.arm)
         return {
-            name: views.shown(decisions).counts
-            for name, decisions in zip(free, decided, strict=True)
+            policy_name: views.shown(decisions).counts
+            for policy_name, decisions in zip(free_policies, decisions_by_policy, strict=True)
         }
 
     def _plane(self) -> dict[str, Any]:
-        free = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}
+        free_points = {
+            policy_name: views.plane_point(cell_counts, self.goal)
+            for policy_name, cell_counts in self._free.items()
+        }
         return {
             "here": views.plane_point(self.here.counts, self.goal),
             "baseline": views.plane_point(self._before.counts, self.goal),
             "free": [
-                {"name": name, "coverage": coverage, "cost": cost}
-                for name, (coverage, cost) in free.items()
+                {"name": policy_name, "coverage": coverage, "cost": cost}
+                for policy_name, (coverage, cost) in free_points.items()
             ],
         }
 
@@ -624,10 +678,14 @@ class CockpitState:
 def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any field
     """Value at a path of a manifest, as JSON has it."""
     try:
-        value = policy.value(path)
+        manifest_value = policy.value(path)
     except ValueError:  # an empty mapping is a leaf of the one and not of the other
         return None
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+    return (
+        manifest_value.model_dump(mode="json")
+        if hasattr(manifest_value, "model_dump")
+        else manifest_value
+    )
 
 
 def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
@@ -635,20 +693,24 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     if not len(trace):
         msg = "a cockpit must have cases to show, got a trace of none."
         raise ValueError(msg)
-    notes = ["The trace has no split tune: what is chosen here is judged on the same cases."]
-    split = "all"
+    case_notes = ["The trace has no split tune: what is chosen here is judged on the same cases."]
+    split_name = "all"
     if any(case.split == "tune" for case in trace.cases):
-        trace, split, notes = trace.split("tune"), "tune", []
-    notes.append(failed_note(trace))
-    known = [row for row, case in enumerate(trace.cases) if case.expect_status is not None]
-    if not known:
-        notes.append("No case has a label: rates and costs need labels.")
-        unlabelled = tuple(case._replace(expect_status=Status.refuse.name) for case in trace.cases)
-        trace = dataclasses.replace(trace, cases=unlabelled)
-    elif len(known) < len(trace):
-        left_out = len(trace) - len(known)
-        notes.append(f"{left_out} of {len(trace)} cases have no label and are left out.")
-        trace = trace.subset(known)
-    if known:
-        notes.append(status_only_note(trace_status_only(trace)))
-    return trace, split, bool(known), tuple(filter(None, notes))
+        trace, split_name, case_notes = trace.split("tune"), "tune", []
+    case_notes.append(failed_note(trace))
+    labelled_indices = [
+        case_index for case_index, case in enumerate(trace.cases) if case.expect_status is not None
+    ]
+    if not labelled_indices:
+        case_notes.append("No case has a label: rates and costs need labels.")
+        placeholder_cases = tuple(
+            case._replace(expect_status=Status.refuse.name) for case in trace.cases
+        )
+        trace = dataclasses.replace(trace, cases=placeholder_cases)
+    elif len(labelled_indices) < len(trace):
+        n_left_out = len(trace) - len(labelled_indices)
+        case_notes.append(f"{n_left_out} of {len(trace)} cases have no label and are left out.")
+        trace = trace.subset(labelled_indices)
+    if labelled_indices:
+        case_notes.append(status_only_note(trace_status_only(trace)))
+    return trace, split_name, bool(labelled_indices), tuple(filter(None, case_notes))

@@ -21,69 +21,70 @@ from pydantic import Field, ValidationError, validate_call
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.views import FILTER, STRICT, Text
+from raglab.extensions.cockpit.views import FILTER_ADAPTER, STRICT_TYPES, SearchText
 from raglab.metrics import RATES
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.store.strict_yaml import load_yaml
 from raglab.words.characters import visible
 
-TRIALS = 1_000  # of "tune what is not locked"
+SEARCH_TRIALS = 1_000  # of "tune what is not locked"
 # past it a browser counts in steps of two
 Number = Annotated[float, Field(ge=-(2.0**53), le=2.0**53, allow_inf_nan=False)]
-Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
+WholeNumber = Annotated[int, Field(ge=-(2**53), le=2**53)]
 # A name that begins with a dash is an option to whoever removes or copies all files of a folder.
-PLAIN_NAME = re.compile(r'(?![.~-])[^/\\:*?"<>|]{1,100}')
+PLAIN_FILE_NAME = re.compile(r'(?![.~-])[^/\\:*?"<>|]{1,100}')
 
 
 def _error_notice(error: Exception) -> dict[str, str]:
     """Notice of an error: its message, that of a KeyError without quotes."""
-    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    error_text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, ValidationError):
-        broken = error.errors(include_url=False, include_context=False)[0]
-        place, value = map(shown_value, (broken["loc"], broken["input"]))
-        got = "" if broken["type"].startswith("missing") else f", got {value}"  # else an address
-        text = f"a message must fit: {broken['msg']}{got} at {place}."
-    return {"kind": "error", "text": visible(text or type(error).__name__)}
+        first_error = error.errors(include_url=False, include_context=False)[0]
+        error_place, wrong_value = map(shown_value, (first_error["loc"], first_error["input"]))
+        received = (
+            "" if first_error["type"].startswith("missing") else f", got {wrong_value}"
+        )  # else an address
+        error_text = f"a message must fit: {first_error['msg']}{received} at {error_place}."
+    return {"kind": "error", "text": visible(error_text or type(error).__name__)}
 
 
-def plain_file(name: str, folder: Path) -> Path:
+def plain_file(file_name: str, folder: Path) -> Path:
     """Path of a policy file in a folder; where there is a file already, it is a policy's.
 
     Args:
-      name: a plain name; without a suffix it gets .yaml.
+      file_name: a plain name; without a suffix it gets .yaml.
 
     Raises:
       ValueError: a name with parts of a path, odd characters, a leading dot, dash or tilde, or
         another suffix; one that is too long; a link, or a file that holds no policy.
     """
-    path = folder / (name if Path(name).suffix else f"{name}.yaml")
+    file_path = folder / (file_name if Path(file_name).suffix else f"{file_name}.yaml")
     # a file system takes 255 bytes, and a new file has a longer name until it is whole
-    is_plain = PLAIN_NAME.fullmatch(name) and name == visible(name).strip()
-    if not (is_plain and len(name.encode()) <= 200 and path.suffix in {".yaml", ".yml"}):
-        msg = (
-            f"a file must have a plain name such as policy.yaml, got {visible(shown_value(name))}."
-        )
+    is_plain = PLAIN_FILE_NAME.fullmatch(file_name) and file_name == visible(file_name).strip()
+    if not (is_plain and len(file_name.encode()) <= 200 and file_path.suffix in {".yaml", ".yml"}):
+        received_name = visible(shown_value(file_name))
+        msg = f"a file must have a plain name such as policy.yaml, got {received_name}."
         raise ValueError(msg)
-    if (path.is_symlink() or path.exists()) and not _holds_policy(path):
-        rule = "a file must hold a policy to be written over"
-        raise input_error(path, rule, "choose another name")
-    return path
+    if (file_path.is_symlink() or file_path.exists()) and not _holds_policy(file_path):
+        requirement = "a file must hold a policy to be written over"
+        raise input_error(file_path, requirement, "choose another name")
+    return file_path
 
 
-def _holds_policy(path: Path) -> bool:
+def _holds_policy(file_path: Path) -> bool:
     """Whether a file, which is no link, holds a policy; notes alone may be anybody's."""
     try:
-        text = read_text(path, MAX_POLICY_BYTES, follow_links=False)
-        Policy.load(path)
+        policy_text = read_text(file_path, MAX_POLICY_BYTES, follow_links=False)
+        Policy.load(file_path)
     except (OSError, ValueError):
         return False
-    return bool(set(load_yaml(text, str(path), "a policy")) - {"notes"})
+    return bool(set(load_yaml(policy_text, str(file_path), "a policy")) - {"notes"})
 
 
-def page_file(name: str) -> str:
+def page_file(file_name: str) -> str:
     """Text of the ES module or of its style sheet."""
-    return files("raglab.extensions.cockpit").joinpath(name).read_text(encoding="utf-8")
+    return files("raglab.extensions.cockpit").joinpath(file_name).read_text(encoding="utf-8")
 
 
 def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], bytes]:
@@ -91,20 +92,22 @@ def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], byte
 
     What they are, and one buffer (`views.axis_buffer`).
     """
-    axis = cockpit.axis(path)
-    swept = views.sweepable(cockpit.here)[path]
-    low, high = views.value_range(cockpit.here, swept, (cockpit.policy, cockpit.baseline))
-    head = {
+    threshold_axis = cockpit.axis(path)
+    threshold = views.sweepable(cockpit.here)[path]
+    range_start, range_end = views.value_range(
+        cockpit.here, threshold, (cockpit.policy, cockpit.baseline)
+    )
+    axis_header = {
         "kind": "axis",
         "path": path,
-        "n": len(axis.low),
-        "side": axis.side,
-        "at": axis.at,
+        "n": len(threshold_axis.low),
+        "side": threshold_axis.side,
+        "at": threshold_axis.at,
         "rates": list(RATES),
-        "view_low": low,
-        "view_high": high,
+        "view_low": range_start,
+        "view_high": range_end,
     }
-    return head, views.axis_buffer(axis, cockpit.goal)
+    return axis_header, views.axis_buffer(threshold_axis, cockpit.goal)
 
 
 class CockpitWidget(anywidget.AnyWidget):
@@ -127,18 +130,22 @@ class CockpitWidget(anywidget.AnyWidget):
         self._progress: dict[str, int] = {}  # of the search that runs
         self.folder = Path.cwd()  # of the notebook; policies are saved there
         super().__init__(setup=cockpit.setup, page=self._next_page())
-        self.on_msg(lambda _, message, __: self.take(message))
+        self.on_msg(lambda _, page_message, __: self.take(page_message))
 
     # JSON
     def _next_page(
         self,
         notice: Mapping[str, str] | None = None,
-        **more: Any,  # noqa: ANN401
+        **further_fields: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
         self._number += 1
-        tuning = self._progress if self.cockpit.searching else None
-        state = {"tuning": tuning, "certificate": None, "notice": notice} | more
-        return {"number": self._number, **self.cockpit.page(), **state}
+        search_progress = self._progress if self.cockpit.searching else None
+        search_state = {
+            "tuning": search_progress,
+            "certificate": None,
+            "notice": notice,
+        } | further_fields
+        return {"number": self._number, **self.cockpit.page(), **search_state}
 
     # JSON
     def refresh(self, notice: Mapping[str, str] | None = None, **more: Any) -> None:  # noqa: ANN401
@@ -149,52 +156,52 @@ class CockpitWidget(anywidget.AnyWidget):
     def take(self, message: Any) -> None:  # noqa: ANN401 - whatever a page sends
         """Do what a page asks, all of it or nothing; an error is shown there."""
         try:
-            fields = dict(message)
-            act = ACTS[_one_of(str(fields.pop("do", None)), ACTS)]
+            message_fields = dict(message)
+            action = ACTIONS[_one_of(str(message_fields.pop("do", None)), ACTIONS)]
             with self.cockpit.restored_on_error():
-                act(self, **fields)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the page must go on
-            self.refresh(_error_notice(error))
+                action(self, **message_fields)
+        except Exception as action_error:  # noqa: BLE001 - whatever it is, the page must go on
+            self.refresh(_error_notice(action_error))
 
     def _listed(self, path: str) -> str:
         """The path of a threshold that the page lists or that a case's flips name."""
         return _one_of(path, views.sweepable(self.cockpit.here))
 
-    # What a page may ask, by the name of the message; `ACTS` checks the fields.
+    # What a page may ask, by the name of the message; `ACTIONS` checks the fields.
 
-    def do_set(self, path: Text, value: Whole | Number | None) -> None:
+    def do_set(self, path: SearchText, value: WholeNumber | Number | None) -> None:
         """Set a threshold to a value; null switches it off."""
         self.cockpit.set(self._listed(path), value)
         self.refresh()
 
-    def do_drop(self, path: Text, step: Whole, number: Whole = 0) -> None:  # noqa: ARG002
+    def do_drop(self, path: SearchText, step: WholeNumber, number: WholeNumber = 0) -> None:  # noqa: ARG002
         """Set a threshold to a step of its axis; number: of the page that the axis was of."""
         self.cockpit.drop(self._listed(path), step)
         self.refresh()
 
-    def do_switch(self, path: Text, on: bool) -> None:  # noqa: FBT001 - a field by name
+    def do_switch(self, path: SearchText, on: bool) -> None:  # noqa: FBT001 - a field by name
         """Switch a gate that the page shows."""
-        switches = {row.switch for row in views.gate_rows(self.cockpit.here)} - {""}
-        self.cockpit.set(_one_of(path, switches), on)
+        gate_switches = {gate_row.switch for gate_row in views.gate_rows(self.cockpit.here)} - {""}
+        self.cockpit.set(_one_of(path, gate_switches), on)
         self.refresh()
 
-    def do_lock(self, path: Text, on: bool) -> None:  # noqa: FBT001 - a field by name
+    def do_lock(self, path: SearchText, on: bool) -> None:  # noqa: FBT001 - a field by name
         """Lock a threshold or a gate."""
         self.cockpit.lock(path, on)
         self.refresh()
 
-    def do_cost(self, label: Text, outcome: Text, value: Number) -> None:
+    def do_cost(self, label: SearchText, outcome: SearchText, value: Number) -> None:
         """Change a cost."""
-        searched = self.cockpit.searching
+        was_searching = self.cockpit.searching
         self.cockpit.set_cost(label, outcome, value)
         self.refresh(
-            {"kind": "info", "text": "The search ended: costs changed."} if searched else None
+            {"kind": "info", "text": "The search ended: costs changed."} if was_searching else None
         )
         self._send_trials(0)
 
-    def do_filter(self, filter: dict[Text, Any]) -> None:  # noqa: A002 - name of a field
+    def do_filter(self, filter: dict[SearchText, Any]) -> None:  # noqa: A002 - name of a field
         """List other cases."""
-        self.cockpit.filter = FILTER.validate_python(filter)
+        self.cockpit.filter = FILTER_ADAPTER.validate_python(filter)
         self.refresh()
 
     def do_undo(self) -> None:
@@ -216,32 +223,33 @@ class CockpitWidget(anywidget.AnyWidget):
         """Send a page that was opened, the first or another one, the trials so far."""
         self._send_trials(0)
 
-    def _send_trials(self, begin: int) -> None:
-        points = np.ascontiguousarray(self.cockpit.trials[begin:], dtype="<f4")
-        total = len(self.cockpit.trials)
+    def _send_trials(self, first_trial: int) -> None:
+        trial_points = np.ascontiguousarray(self.cockpit.trials[first_trial:], dtype="<f4")
+        n_trials = len(self.cockpit.trials)
         self.send(
-            {"kind": "trials", "from": begin, "n": len(points), "total": total}, [points.tobytes()]
+            {"kind": "trials", "from": first_trial, "n": len(trial_points), "total": n_trials},
+            [trial_points.tobytes()],
         )
 
-    def do_enter(self, path: Text) -> None:
+    def do_enter(self, path: SearchText) -> None:
         """Send the axis of a threshold."""
-        head, steps = axis_message(self.cockpit, self._listed(path))
-        self.send({**head, "number": self._number}, [steps])
+        axis_header, axis_bytes = axis_message(self.cockpit, self._listed(path))
+        self.send({**axis_header, "number": self._number}, [axis_bytes])
 
-    def do_case(self, id: Text) -> None:  # noqa: A002 - name of a field
+    def do_case(self, id: SearchText) -> None:  # noqa: A002 - name of a field
         """Send a case."""
-        view = views.case_view(self.cockpit.here, id, labelled=self.cockpit.labelled)
-        self.send({"kind": "case", **view})
+        case_fields = views.case_view(self.cockpit.here, id, labelled=self.cockpit.labelled)
+        self.send({"kind": "case", **case_fields})
 
-    def do_flips(self, id: Text) -> None:  # noqa: A002 - name of a field
+    def do_flips(self, id: SearchText) -> None:  # noqa: A002 - name of a field
         """Send its flips, which take longer, when the case is on the screen."""
         self.send({"kind": "flips", "id": id, "flips": views.flip_views(self.cockpit.here, id)})
 
-    def do_save(self, file: Text = "") -> None:
+    def do_save(self, file: SearchText = "") -> None:
         """Save the policy as a file of the notebook's folder."""
-        name = file or f"policy-{self.cockpit.policy.policy_id}.yaml"
-        path = self.cockpit.save(plain_file(name, self.folder))
-        self.send({"kind": "saved", "file": path.name})
+        file_name = file or f"policy-{self.cockpit.policy.policy_id}.yaml"
+        saved_path = self.cockpit.save(plain_file(file_name, self.folder))
+        self.send({"kind": "saved", "file": saved_path.name})
 
     def do_report(self) -> None:
         """Judge on the sealed split."""
@@ -251,15 +259,15 @@ class CockpitWidget(anywidget.AnyWidget):
     def do_certify(self) -> None:
         """Certify on the split for it."""
         certification = self.cockpit.certify()
-        ok = certification.policy is not None
-        self.refresh(certificate={"ok": ok, "text": certification.certificate.reason})
+        is_certified = certification.policy is not None
+        self.refresh(certificate={"ok": is_certified, "text": certification.certificate.reason})
 
     def do_tune(self) -> None:
         """Search what is not locked, unless a search runs."""
         if self.cockpit.searching:
             return
         job = self.cockpit.begin_search()
-        self._stop, self._progress = Event(), {"done": 0, "total": TRIALS}
+        self._stop, self._progress = Event(), {"done": 0, "total": SEARCH_TRIALS}
         self.refresh()
         self._searching = Thread(target=self._search, args=(job, self._stop), daemon=True)
         self._searching.start()
@@ -268,7 +276,7 @@ class CockpitWidget(anywidget.AnyWidget):
         """End the search with what it has."""
         self._stop.set()
 
-    def _search(self, job: SearchJob, stop: Event) -> None:
+    def _search(self, search_job: SearchJob, stop_event: Event) -> None:
         """Tune in a thread of its own, so that messages are answered meanwhile.
 
         The plane fills with the trials.
@@ -277,38 +285,42 @@ class CockpitWidget(anywidget.AnyWidget):
 
         def on_batch(points: NDArray[np.float32]) -> bool:
             self._send_trials(len(cockpit.trials) - len(points))
-            self._progress = {"done": self._progress["done"] + len(points), "total": TRIALS}
+            self._progress = {"done": self._progress["done"] + len(points), "total": SEARCH_TRIALS}
             # A page of the same number: it tells of progress, and what is under way there goes on.
             self.page = {**self.page, "tuning": self._progress}
-            return not stop.is_set()
+            return not stop_event.is_set()
 
         try:
-            best = cockpit.run_search(job, trials=TRIALS, on_batch=on_batch)
-        except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
-            self.refresh(_error_notice(error))
+            best_found = cockpit.run_search(search_job, trials=SEARCH_TRIALS, on_batch=on_batch)
+        except Exception as search_error:  # noqa: BLE001 - a thread has nobody else to tell
+            self.refresh(_error_notice(search_error))
             return
-        if best is not None:
-            same = best.policy_id == job.start.policy_id
-            result = "found no better one" if same else "found this policy; undo takes it back"
-            text = f"The search {result}. Its rates are of the cases it chose on: they flatter."
-            self.refresh({"kind": "info", "text": text})
+        if best_found is not None:
+            is_start = best_found.policy_id == search_job.start.policy_id
+            result_text = (
+                "found no better one" if is_start else "found this policy; undo takes it back"
+            )
+            notice_text = (
+                f"The search {result_text}. Its rates are of the cases it chose on: they flatter."
+            )
+            self.refresh({"kind": "info", "text": notice_text})
 
 
 # Each takes the fields of its message alone, all of their type and in their range.
-ACTS: Mapping[str, Callable[..., None]] = {
-    name.removeprefix("do_"): validate_call(config=STRICT)(act)
+ACTIONS: Mapping[str, Callable[..., None]] = {
+    name.removeprefix("do_"): validate_call(config=STRICT_TYPES)(act)
     for name, act in vars(CockpitWidget).items()
     if name.startswith("do_")
 }
 
 
-def _one_of(name: str, names: Collection[str]) -> str:
+def _one_of(page_name: str, page_names: Collection[str]) -> str:
     """The name, which must be one of those that the page shows.
 
     Raises:
       ValueError: it is another.
     """
-    if name not in names:
-        msg = f"a message must name what the page shows, got {visible(shown_value(name))}."
+    if page_name not in page_names:
+        msg = f"a message must name what the page shows, got {visible(shown_value(page_name))}."
         raise ValueError(msg)
-    return name
+    return page_name

@@ -27,15 +27,15 @@ from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.values import Chunk
 from raglab.words.text import STOP_WORDS
 
-Ids = NDArray[np.int64]
+EntityIds = NDArray[np.int64]
 Values = NDArray[np.float64]
 
-_CELL = re.compile(r"^[^\S\n]*\|([^|\n]*)\|", re.MULTILINE)
-STATED_TAGS = ("product", "vendor")  # tags whose values are names
+_FIRST_CELL = re.compile(r"^[^\S\n]*\|([^|\n]*)\|", re.MULTILINE)
+NAME_TAGS = ("product", "vendor")  # tags whose values are names
 # share of the walk that goes on: half, which keeps it near its seeds (Gutiérrez et al. 2024)
 DAMPING = 0.5
-STEPS = 10  # to the entities and back; what is left out is below DAMPING ** 20, a millionth
-COMMON = 0.5  # share of the chunks beyond which an entity does not say where to look
+WALK_STEPS = 10  # to the entities and back; what is left out is below DAMPING ** 20, a millionth
+MAX_NAMING_SHARE = 0.5  # share of the chunks beyond which an entity does not say where to look
 # weight of a name whose words only occur in the question, against one that is named
 WORD_SHARE = 0.5
 SEED_SHARE = 0.5  # share of the restart that goes to another search's hits, where they are given
@@ -48,9 +48,11 @@ def labels_in(text: str) -> list[str]:
       >>> labels_in("| Role | Name |\n|---|---|\n| Trustee | Cotswold |")
       ['Role', 'Trustee']
     """
-    cells = (match.group(1).strip(" *_`") for match in _CELL.finditer(text))
+    first_cells = (cell_match.group(1).strip(" *_`") for cell_match in _FIRST_CELL.finditer(text))
     return [
-        cell for cell in cells if any(char.isalpha() for char in cell) and not cell[0].isdigit()
+        first_cell
+        for first_cell in first_cells
+        if any(character.isalpha() for character in first_cell) and not first_cell[0].isdigit()
     ]
 
 
@@ -75,7 +77,7 @@ class EntityGraph:
     rarity: Values = field(repr=False)
     mentions: sparse.csr_array = field(repr=False)
     known: Lexicon = field(repr=False)
-    by_word: Mapping[str, tuple[Ids, Values]] = field(repr=False)
+    by_word: Mapping[str, tuple[EntityIds, Values]] = field(repr=False)
     walk: _Walk = field(repr=False)
 
     def search(
@@ -84,7 +86,7 @@ class EntityGraph:
         k: int,
         scope: NDArray[np.integer] | None = None,
         seeds: tuple[Values, NDArray[np.integer]] | None = None,
-    ) -> tuple[Values, Ids]:
+    ) -> tuple[Values, EntityIds]:
         """Return the k chunks that a walk from a query's entities meets most, (scores, ids), [k].
 
         By (score, id); NaN and -1 where the walk meets fewer. A score is the share of its time that
@@ -102,21 +104,23 @@ class EntityGraph:
         Source: Haveliwala 2002, WWW; over entities and passages: Gutiérrez et al. 2024, NeurIPS,
           and 2025, ICML.
         """
-        within = np.arange(self.mentions.shape[1])
-        walk, prior = self.walk, np.zeros(len(within))
+        allowed_chunks = np.arange(self.mentions.shape[1])
+        walk, seed_scores = self.walk, np.zeros(len(allowed_chunks))
         if scope is not None:
-            within = np.unique(scope).astype(np.int64)
-            walk = _walk(self.mentions[:, within])
+            allowed_chunks = np.unique(scope).astype(np.int64)
+            walk = _walk(self.mentions[:, allowed_chunks])
         # an entity without a way out of it is none of the scope
         restart = np.where(np.diff(walk.back.indptr) > 0, self._restart(query), 0.0)
         if not restart.any():
             return np.full(k, np.nan), np.full(k, -1, np.int64)
         if seeds is not None:
-            hits = seeds[1] >= 0
-            prior[seeds[1][hits]] = seeds[0][hits]
-        met = _walk_shares(walk, restart, prior[within])
-        ranked = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
-        return ranked[0][0], ranked[1][0]
+            is_hit = seeds[1] >= 0
+            seed_scores[seeds[1][is_hit]] = seeds[0][is_hit]
+        visit_shares = _walk_shares(walk, restart, seed_scores[allowed_chunks])
+        ranked_chunks = rank_by_score(
+            np.where(visit_shares > 0.0, visit_shares, np.nan)[None], allowed_chunks[None], k
+        )
+        return ranked_chunks[0][0], ranked_chunks[1][0]
 
     def _restart(self, query: str) -> Values:
         """Weight of each entity in a query, [E]: its rarity where the query names it.
@@ -125,15 +129,21 @@ class EntityGraph:
         that it is a word of, shared among them, and to each by the share that it is of the name.
         """
         weights = np.zeros(len(self.entities))
-        words = plain_words(query)
-        named = longest(spot_names(words, self.known))
-        covered = {spot.at + ahead for spot in named for ahead in range(spot.length)}
-        for word in dict.fromkeys(word for at, word in enumerate(words) if at not in covered):
-            if word not in STOP_WORDS and beginning(word) in self.by_word:
-                among, shares = self.by_word[beginning(word)]
-                weights[among] += shares
-        numbers = [spot.number for spot in named]
-        weights[numbers] = self.rarity[numbers]
+        query_words = plain_words(query)
+        named_spots = longest(spot_names(query_words, self.known))
+        covered_positions = {
+            name_spot.at + ahead for name_spot in named_spots for ahead in range(name_spot.length)
+        }
+        for query_word in dict.fromkeys(
+            query_word
+            for word_position, query_word in enumerate(query_words)
+            if word_position not in covered_positions
+        ):
+            if query_word not in STOP_WORDS and beginning(query_word) in self.by_word:
+                word_entities, entity_shares = self.by_word[beginning(query_word)]
+                weights[word_entities] += entity_shares
+        named_entities = [name_spot.number for name_spot in named_spots]
+        weights[named_entities] = self.rarity[named_entities]
         return weights
 
 
@@ -160,34 +170,51 @@ def entity_graph(chunks: Sequence[Chunk]) -> EntityGraph:
     """
     # First what is named anywhere, then how often each chunk names it: a name found once is known
     # everywhere.
-    names = _entity_names(chunks)
-    known = lexicon(names)
-    counted = [_mention_counts(chunk, known) for chunk in chunks]
-    numbers = np.array([number for counts in counted for number in counts], np.int64)
-    columns = np.repeat(np.arange(len(chunks)), [len(counts) for counts in counted])
-    times = np.array([count for counts in counted for count in counts.values()], np.float64)
+    folded_names = _entity_names(chunks)
+    name_lexicon = lexicon(folded_names)
+    mention_counts = [_mention_counts(chunk, name_lexicon) for chunk in chunks]
+    mention_entities = np.array(
+        [entity_number for chunk_counts in mention_counts for entity_number in chunk_counts],
+        np.int64,
+    )
+    mention_chunks = np.repeat(
+        np.arange(len(chunks)), [len(chunk_counts) for chunk_counts in mention_counts]
+    )
+    mention_times = np.array(
+        [
+            mention_count
+            for chunk_counts in mention_counts
+            for mention_count in chunk_counts.values()
+        ],
+        np.float64,
+    )
     # What no text names, or nearly every text, says nothing of where to look.
-    n_naming = np.bincount(numbers, minlength=len(names))
-    entity_numbers = np.flatnonzero((n_naming > 0) & (n_naming <= COMMON * len(chunks)))
-    entities = tuple(names[number] for number in entity_numbers.tolist())
+    n_naming = np.bincount(mention_entities, minlength=len(folded_names))
+    entity_numbers = np.flatnonzero((n_naming > 0) & (n_naming <= MAX_NAMING_SHARE * len(chunks)))
+    entities = tuple(folded_names[entity_number] for entity_number in entity_numbers.tolist())
     # A mention weighs the logarithm of its count times the entity's rarity, as tf-idf has it.
     rarity = np.log((len(chunks) + 1.0) / n_naming[entity_numbers])
-    heard = sparse.csr_array(
-        (1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks))
+    term_frequencies = sparse.csr_array(
+        (1.0 + np.log(mention_times), (mention_entities, mention_chunks)),
+        shape=(len(folded_names), len(chunks)),
     )[entity_numbers]
-    mentions = sparse.csr_array(sparse.diags_array(rarity) @ heard)
+    mentions = sparse.csr_array(sparse.diags_array(rarity) @ term_frequencies)
     by_word = _entities_by_word(entities, rarity)
     return EntityGraph(entities, rarity, mentions, lexicon(entities), by_word, _walk(mentions))
 
 
 def _walk(mentions: sparse.csr_array) -> _Walk:
     """Chances of a step, in proportion to the weights of the mentions."""
-    totals = [np.asarray(mentions.sum(axis=axis), np.float64) for axis in (1, 0)]
-    entities, chunks = (
-        sparse.diags_array(np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > 0.0))
-        for sums in totals
+    weight_totals = [np.asarray(mentions.sum(axis=axis), np.float64) for axis in (1, 0)]
+    entity_scales, chunk_scales = (
+        sparse.diags_array(
+            np.divide(1.0, axis_totals, out=np.zeros(axis_totals.shape), where=axis_totals > 0.0)
+        )
+        for axis_totals in weight_totals
     )
-    return _Walk(sparse.csr_array((entities @ mentions).T), sparse.csr_array(mentions @ chunks))
+    return _Walk(
+        sparse.csr_array((entity_scales @ mentions).T), sparse.csr_array(mentions @ chunk_scales)
+    )
 
 
 def _walk_shares(walk: _Walk, restart: Values, prior: Values) -> Values:
@@ -195,13 +222,15 @@ def _walk_shares(walk: _Walk, restart: Values, prior: Values) -> Values:
 
     Personalised PageRank by power iteration.
     """
-    share = SEED_SHARE if prior.any() else 0.0
-    to_entities = (1.0 - DAMPING) * (1.0 - share) * restart / restart.sum()
-    to_chunks = (1.0 - DAMPING) * share * prior / (prior.sum() or 1.0)
-    chunks = to_chunks
-    for _ in range(STEPS):
-        chunks = to_chunks + DAMPING * (walk.out @ (to_entities + DAMPING * (walk.back @ chunks)))
-    return chunks.astype(np.float32).astype(np.float64)
+    seed_share = SEED_SHARE if prior.any() else 0.0
+    to_entities = (1.0 - DAMPING) * (1.0 - seed_share) * restart / restart.sum()
+    to_chunks = (1.0 - DAMPING) * seed_share * prior / (prior.sum() or 1.0)
+    chunk_shares = to_chunks
+    for _ in range(WALK_STEPS):
+        chunk_shares = to_chunks + DAMPING * (
+            walk.out @ (to_entities + DAMPING * (walk.back @ chunk_shares))
+        )
+    return chunk_shares.astype(np.float32).astype(np.float64)
 
 
 def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
@@ -209,28 +238,37 @@ def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
 
     Spelt with blanks or without, it is one.
     """
-    names: dict[str, str] = {}
-    for chunk, named in zip(chunks, names_in([chunk.full_text for chunk in chunks]), strict=True):
-        for written in (
+    names_by_spelling: dict[str, str] = {}
+    for chunk, chunk_names in zip(
+        chunks, names_in([chunk.full_text for chunk in chunks]), strict=True
+    ):
+        for written_name in (
             *_metadata_entities(chunk),
-            *named,
+            *chunk_names,
             *codes_in(chunk.full_text),
             *labels_in(chunk.full_text),
         ):
-            words = _strip_function_words(plain_words(written))
-            if len(words) <= LONGEST_NAME_WORDS and sum(map(len, words)) > 1:
-                names.setdefault("".join(words), " ".join(words))
-    return list(names.values())
+            name_words = _strip_function_words(plain_words(written_name))
+            if len(name_words) <= LONGEST_NAME_WORDS and sum(map(len, name_words)) > 1:
+                names_by_spelling.setdefault("".join(name_words), " ".join(name_words))
+    return list(names_by_spelling.values())
 
 
 def _metadata_entities(chunk: Chunk) -> list[str]:
-    return [*chunk.entities, *(chunk.tags[key] for key in STATED_TAGS if chunk.tags.get(key))]
+    return [
+        *chunk.entities,
+        *(chunk.tags[tag_name] for tag_name in NAME_TAGS if chunk.tags.get(tag_name)),
+    ]
 
 
 def _strip_function_words(words: Sequence[str]) -> list[str]:
     """Words without function words at either end."""
-    content = [at for at, word in enumerate(words) if word not in STOP_WORDS]
-    return list(words[content[0] : content[-1] + 1]) if content else []
+    content_positions = [
+        word_position for word_position, word in enumerate(words) if word not in STOP_WORDS
+    ]
+    return (
+        list(words[content_positions[0] : content_positions[-1] + 1]) if content_positions else []
+    )
 
 
 def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
@@ -238,23 +276,34 @@ def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
 
     One that its metadata alone states counts as named once.
     """
-    counts = Counter(spot.number for spot in spot_names(plain_words(chunk.full_text), known))
-    for name in _metadata_entities(chunk):
-        number = known.places.get("".join(_strip_function_words(plain_words(name))))
-        if number is not None:
-            counts.setdefault(number, 1)
-    return counts
+    counts_by_entity = Counter(
+        spot.number for spot in spot_names(plain_words(chunk.full_text), known)
+    )
+    for metadata_name in _metadata_entities(chunk):
+        entity_number = known.places.get("".join(_strip_function_words(plain_words(metadata_name))))
+        if entity_number is not None:
+            counts_by_entity.setdefault(entity_number, 1)
+    return counts_by_entity
 
 
-def _entities_by_word(entities: Sequence[str], rarity: Values) -> dict[str, tuple[Ids, Values]]:
-    words = [[word for word in name.split() if word not in STOP_WORDS] for name in entities]
-    sizes = np.array([len(some) for some in words], np.int64)
-    numbers: dict[str, list[int]] = {}
-    for number, some in enumerate(words):
-        for word in dict.fromkeys(map(beginning, some)):
-            numbers.setdefault(word, []).append(number)
-    among = {word: np.array(some, np.int64) for word, some in numbers.items()}
+def _entities_by_word(
+    entities: Sequence[str], rarity: Values
+) -> dict[str, tuple[EntityIds, Values]]:
+    words_by_entity = [
+        [word for word in name.split() if word not in STOP_WORDS] for name in entities
+    ]
+    name_lengths = np.array([len(entity_words) for entity_words in words_by_entity], np.int64)
+    entities_of_word: dict[str, list[int]] = {}
+    for entity_number, entity_words in enumerate(words_by_entity):
+        for word in dict.fromkeys(map(beginning, entity_words)):
+            entities_of_word.setdefault(word, []).append(entity_number)
+    entity_arrays = {
+        word: np.array(entity_words, np.int64) for word, entity_words in entities_of_word.items()
+    }
     return {
-        word: (some, WORD_SHARE * rarity[some] / (len(some) * sizes[some]))
-        for word, some in among.items()
+        word: (
+            entity_words,
+            WORD_SHARE * rarity[entity_words] / (len(entity_words) * name_lengths[entity_words]),
+        )
+        for word, entity_words in entity_arrays.items()
     }

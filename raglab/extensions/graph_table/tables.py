@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.quantities import Quantity, format_like
 from raglab.extensions.graph_table.table_records import (
-    BOUNDS,
-    CHANGE,
-    DASHES,
+    BOUND_OPERATIONS,
+    CHANGE_TERM,
+    DASH_MARKS,
+    FULL_WEIGHT,
     STATEMENTS,
-    TYPED,
-    WHOLE,
+    TYPED_PREFIX,
     MarkdownTable,
     Records,
     RowMatch,
@@ -38,19 +38,25 @@ from raglab.values import Chunk
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.packs import GENERIC, Pack
 
-Ids = NDArray[np.int64]
+RowIds = NDArray[np.int64]
 Scope = NDArray[np.integer] | None
 
-_DIGITS = 9  # of a number that counts rows
-_YEAR = 360  # days from which on a span is a year: it means the column that begins in it
-_WORDS = LANGUAGES.tables
-TOTAL = re.compile(expression(_WORDS.totals), re.IGNORECASE)
-_PART = re.compile(expression(_WORDS.parts), re.IGNORECASE)
-CANDIDATES = 100  # rows that are looked at
+_MAX_COUNTER_DIGITS = 9  # of a number that counts rows
+_YEAR_DAYS = 360  # days from which on a span is a year: it means the column that begins in it
+_TABLE_WORDS = LANGUAGES.tables
+TOTAL_ROW = re.compile(expression(_TABLE_WORDS.totals), re.IGNORECASE)
+_PART_ROW = re.compile(expression(_TABLE_WORDS.parts), re.IGNORECASE)
+MAX_CANDIDATES = 100  # rows that are looked at
 ROW_MARK = "#row"  # between the id of a chunk and the number of a row in it
 # What a shared word counts by where it stands: a row's name and its document tell it apart, other
 # cells and heads less, prose around a table least. Chosen on the bundled tune split.
-_LABEL, _CELL, _HEAD, _DOCUMENT, _PROSE = WHOLE, 70, 70, WHOLE, 40
+_LABEL_WEIGHT, _CELL_WEIGHT, _HEAD_WEIGHT, _DOCUMENT_WEIGHT, _PROSE_WEIGHT = (
+    FULL_WEIGHT,
+    70,
+    70,
+    FULL_WEIGHT,
+    40,
+)
 
 
 class TableRow(NamedTuple):
@@ -67,8 +73,11 @@ class TableRow(NamedTuple):
 
     def captions(self, places: Iterable[int]) -> str:
         """Some of its cells under their heads, as written."""
-        pairs = ((self.table.columns[place], self.cells[place].text) for place in places)
-        return "; ".join(f"{head}: {text}" if head else text for head, text in pairs)
+        headed_cells = ((self.table.columns[column], self.cells[column].text) for column in places)
+        return "; ".join(
+            f"{column_head}: {cell_text}" if column_head else cell_text
+            for column_head, cell_text in headed_cells
+        )
 
 
 class CellQuery(NamedTuple):
@@ -110,7 +119,7 @@ class TableIndex:
     """
 
     rows: tuple[Chunk, ...] = field(repr=False)
-    parents: Ids = field(repr=False)
+    parents: RowIds = field(repr=False)
     typed: Sequence[TableRow] = field(repr=False)
     records: Records | None = field(repr=False)
     later: tuple[str, ...] = ()
@@ -144,19 +153,19 @@ class TableIndex:
           >>> index.answer("By how much is the trailer charge higher than the tandem charge?").text
           'Charges - Kind: Tandem; Charge: £250 | Kind: Trailer; Charge: £500; difference: £250'
         """
-        view, read = self.in_scope(allowed), table_question(question, self.later)
-        matches = view.matches(read, CANDIDATES)
-        answers = (
-            _run_query(view, query)
-            for tried in _TRIES.get(read.operation, (_row_cells,))
-            for query in tried(view, read, matches)
+        scoped_index, parsed_question = self.in_scope(allowed), table_question(question, self.later)
+        row_matches = scoped_index.matches(parsed_question, MAX_CANDIDATES)
+        table_answers = (
+            _run_query(scoped_index, cell_query)
+            for make_queries in _QUERIES_BY_OPERATION.get(parsed_question.operation, (_row_cells,))
+            for cell_query in make_queries(scoped_index, parsed_question, row_matches)
         )
-        return next(filter(None, answers), None) if matches else None
+        return next(filter(None, table_answers), None) if row_matches else None
 
     def in_scope(self, allowed: Scope) -> TableIndex:
         """The same, as far as it stands in chunks of these positions."""
-        rows = None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
-        return replace(self, within=rows)
+        allowed_rows = None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
+        return replace(self, within=allowed_rows)
 
     def matches(self, question: TableQuestion, k: int) -> list[RowMatch]:
         """Return the k rows that share most with a question."""
@@ -176,18 +185,18 @@ def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
       pack: of its trade, with its words for newer figures.
     """
     tables = markdown_tables(chunks)
-    typed = _typed_rows(chunks, tables)
-    parents = np.array([row.table.chunk for row in typed], np.int64)
+    typed_rows = _typed_rows(chunks, tables)
+    parents = np.array([table_row.table.chunk for table_row in typed_rows], np.int64)
     postings: dict[str, list[tuple[int, int, bool]]] = {}
-    cells: list[Sequence[TableCell]] = []
+    stored_cells: list[Sequence[TableCell]] = []
     for table in tables:
-        shared = _shared_terms(table, chunks[table.chunk])
+        shared_weights = _shared_terms(table, chunks[table.chunk])
         for row_cells in table.rows:
-            for term, held in _row_terms(row_cells, table.label, shared).items():
-                postings.setdefault(term, []).append((len(cells), *held))
-            cells.append(row_cells)
-    records = store_records(cells, postings) if cells else None
-    return TableIndex(_row_chunks(chunks, typed), parents, typed, records, pack.later)
+            for row_term, term_weight in _row_terms(row_cells, table.label, shared_weights).items():
+                postings.setdefault(row_term, []).append((len(stored_cells), *term_weight))
+            stored_cells.append(row_cells)
+    records = store_records(stored_cells, postings) if stored_cells else None
+    return TableIndex(_row_chunks(chunks, typed_rows), parents, typed_rows, records, pack.later)
 
 
 def _typed_rows(chunks: Sequence[Chunk], tables: Sequence[MarkdownTable]) -> list[TableRow]:
@@ -196,26 +205,28 @@ def _typed_rows(chunks: Sequence[Chunk], tables: Sequence[MarkdownTable]) -> lis
     def heads(table: MarkdownTable) -> tuple[str, str, tuple[str, ...]]:
         return chunks[table.chunk].source, table.name, table.columns
 
-    rows: list[TableRow] = []
-    for _, same in groupby(tables, key=heads):
-        pairs = [(table, cells) for table in same for cells in table.rows]
-        run = range(len(rows), len(rows) + len(pairs))
-        rows += [TableRow(table, cells, run) for table, cells in pairs]
-    return rows
+    typed_rows: list[TableRow] = []
+    for _, run_tables in groupby(tables, key=heads):
+        run_cells = [(table, row_cells) for table in run_tables for row_cells in table.rows]
+        run_rows = range(len(typed_rows), len(typed_rows) + len(run_cells))
+        typed_rows += [TableRow(table, row_cells, run_rows) for table, row_cells in run_cells]
+    return typed_rows
 
 
 def _row_chunks(chunks: Sequence[Chunk], typed: Sequence[TableRow]) -> tuple[Chunk, ...]:
     """Rows as passages, numbered within their chunk: the table's name, and the cells that speak."""
-    numbers: Counter[int] = Counter()
-    passages = []
-    for row in typed:
-        parent = row.table.chunk
-        numbers[parent] += 1
-        spoken = [place for place, cell in enumerate(row.cells) if cell.text.strip(DASHES)]
-        name = f"{chunks[parent].chunk_id}{ROW_MARK}{numbers[parent]}"
-        text = f"{row.table.name} - {row.captions(spoken)}"
-        passages.append(chunks[parent]._replace(chunk_id=name, text=text))
-    return tuple(passages)
+    rows_by_chunk: Counter[int] = Counter()
+    row_passages = []
+    for table_row in typed:
+        parent_position = table_row.table.chunk
+        rows_by_chunk[parent_position] += 1
+        filled_columns = [
+            column for column, cell in enumerate(table_row.cells) if cell.text.strip(DASH_MARKS)
+        ]
+        row_id = f"{chunks[parent_position].chunk_id}{ROW_MARK}{rows_by_chunk[parent_position]}"
+        row_text = f"{table_row.table.name} - {table_row.captions(filled_columns)}"
+        row_passages.append(chunks[parent_position]._replace(chunk_id=row_id, text=row_text))
+    return tuple(row_passages)
 
 
 def _shared_terms(table: MarkdownTable, chunk: Chunk) -> dict[str, int]:
@@ -223,127 +234,176 @@ def _shared_terms(table: MarkdownTable, chunk: Chunk) -> dict[str, int]:
 
     Of its heads and section, its document, and its prose.
     """
-    first, *following = chunk.full_text.splitlines()
-    prose = "\n".join(line for line in following if "|" not in line)
-    titles = (*chunk.tags.values(), *chunk.entities, chunk.source, table.name.rpartition(" (")[2])
-    parts = {prose: _PROSE, f"{first} {' '.join(table.columns)}": _HEAD}
-    parts[" ".join(titles)] = _DOCUMENT
-    weights = {term: weight for text, weight in parts.items() for term in distinct_terms(text)}
-    times = [head for head in table.columns if head_time(head) is not None]
-    return weights | ({CHANGE: WHOLE} if len(times) > 1 else {})
+    first_line, *later_lines = chunk.full_text.splitlines()
+    prose_text = "\n".join(text_line for text_line in later_lines if "|" not in text_line)
+    title_texts = (
+        *chunk.tags.values(),
+        *chunk.entities,
+        chunk.source,
+        table.name.rpartition(" (")[2],
+    )
+    weight_by_text = {
+        prose_text: _PROSE_WEIGHT,
+        f"{first_line} {' '.join(table.columns)}": _HEAD_WEIGHT,
+    }
+    weight_by_text[" ".join(title_texts)] = _DOCUMENT_WEIGHT
+    term_weights = {
+        term: text_weight
+        for part_text, text_weight in weight_by_text.items()
+        for term in distinct_terms(part_text)
+    }
+    time_heads = [
+        column_head for column_head in table.columns if head_time(column_head) is not None
+    ]
+    return term_weights | ({CHANGE_TERM: FULL_WEIGHT} if len(time_heads) > 1 else {})
 
 
 def _row_terms(
-    cells: Sequence[TableCell], label: int, shared: Mapping[str, int]
+    cells: Sequence[TableCell], label_column: int, shared_weights: Mapping[str, int]
 ) -> dict[str, tuple[int, bool]]:
     """Terms of a row, each with its weight and whether the row's own cells hold it."""
-    terms = {term: (weight, False) for term, weight in shared.items()}
-    for place, (text, quantity) in enumerate(cells):
-        weight = _LABEL if place == label else _CELL
-        plain = quantity.kind in {"text", "missing", "date"}
-        for term in distinct_terms(text if plain else quantity.note):
-            terms[term] = (max(weight, terms.get(term, (0, True))[0]), True)
-    return terms
+    row_terms = {row_term: (cell_weight, False) for row_term, cell_weight in shared_weights.items()}
+    for column, (cell_text, quantity) in enumerate(cells):
+        cell_weight = _LABEL_WEIGHT if column == label_column else _CELL_WEIGHT
+        is_worded = quantity.kind in {"text", "missing", "date"}
+        for row_term in distinct_terms(cell_text if is_worded else quantity.note):
+            row_terms[row_term] = (max(cell_weight, row_terms.get(row_term, (0, True))[0]), True)
+    return row_terms
 
 
 def _run_query(index: TableIndex, query: CellQuery) -> TableAnswer | None:
     """Answer of a statement; None where its cells do not go together."""
-    statement = STATEMENTS[query.statement]
+    sql_statement = STATEMENTS[query.statement]
     parameters = {
-        "rows": [row for row, _ in query.cells],
-        "places": [place for _, place in query.cells],
+        "rows": [row_number for row_number, _ in query.cells],
+        "places": [column for _, column in query.cells],
         **query.more,
     }
-    results = index.records.run(statement, parameters) if index.records and query.cells else []
-    if not results:
+    result_rows = (
+        index.records.run(sql_statement, parameters) if index.records and query.cells else []
+    )
+    if not result_rows:
         return None
-    cells = query.cells if query.figure else [(row, place) for row, place, _ in results]
-    text = _captions(index, cells)
+    answer_cells = (
+        query.cells
+        if query.figure
+        else [(row_number, column) for row_number, column, _ in result_rows]
+    )
+    answer_text = _captions(index, answer_cells)
     if query.figure:
-        figure = results[0][0]
+        figure_text = result_rows[0][0]
         if query.statement != "count":  # as the first cell is written that has a unit
-            written = [index.typed[row].cells[place] for row, place in cells]
-            like = next((cell for cell in written if cell.quantity.unit), written[0])
-            figure = format_like(figure, like.text, like.quantity.unit)
-        text = f"{text}; {query.figure}: {figure}"
-    rows = tuple(dict.fromkeys(row for row, _ in cells))
-    return TableAnswer(text, sql_text(statement, parameters), rows, query.score)
+            written_cells = [
+                index.typed[row_number].cells[column] for row_number, column in answer_cells
+            ]
+            model_cell = next(
+                (written_cell for written_cell in written_cells if written_cell.quantity.unit),
+                written_cells[0],
+            )
+            figure_text = format_like(figure_text, model_cell.text, model_cell.quantity.unit)
+        answer_text = f"{answer_text}; {query.figure}: {figure_text}"
+    answer_rows = tuple(dict.fromkeys(row_number for row_number, _ in answer_cells))
+    return TableAnswer(answer_text, sql_text(sql_statement, parameters), answer_rows, query.score)
 
 
-def _captions(index: TableIndex, cells: Iterable[tuple[int, int]]) -> str:
+def _captions(index: TableIndex, answer_cells: Iterable[tuple[int, int]]) -> str:
     """Cells with the names of their tables, rows and columns, as written.
 
     Each table's name once in a run.
     """
-    by_row: dict[int, list[int]] = {}
-    for number, place in cells:
-        by_row.setdefault(number, []).append(place)
-    parts: list[str] = []
-    last = None
-    for number, places in by_row.items():
-        row = index.typed[number]
-        line = row.captions(dict.fromkeys([row.table.label, *places]))
-        parts.append(line if row.table is last else f"{row.table.name} - {line}")
-        last = row.table
-    return " | ".join(parts)
+    columns_by_row: dict[int, list[int]] = {}
+    for row_number, column in answer_cells:
+        columns_by_row.setdefault(row_number, []).append(column)
+    row_captions: list[str] = []
+    last_table = None
+    for row_number, row_columns in columns_by_row.items():
+        table_row = index.typed[row_number]
+        row_caption = table_row.captions(dict.fromkeys([table_row.table.label, *row_columns]))
+        row_captions.append(
+            row_caption
+            if table_row.table is last_table
+            else f"{table_row.table.name} - {row_caption}"
+        )
+        last_table = table_row.table
+    return " | ".join(row_captions)
 
 
 def _row_cells(
     index: TableIndex, question: TableQuestion, matches: Sequence[RowMatch]
 ) -> list[CellQuery]:
     """Cells of the one row that the question means; of a number of things no sum of money."""
-    best = _best_rows(index, question, matches)
-    if len(best) != 1:
+    best_matches = _best_rows(index, question, matches)
+    if len(best_matches) != 1:
         return []
-    row = index.typed[best[0].row]
-    places = _meant_columns(row, question)
+    table_row = index.typed[best_matches[0].row]
+    meant_columns = _meant_columns(table_row, question)
     if question.operation == "count" and not question.kinds:
-        stated = {place: row.cells[place].quantity for place in places}
-        places = [place for place in places if stated[place].exact]
-        places = [place for place in places if stated[place].kind == "number"]
-    return [CellQuery("value", [(best[0].row, place) for place in places], best[0].score)]
+        quantities = {column: table_row.cells[column].quantity for column in meant_columns}
+        meant_columns = [column for column in meant_columns if quantities[column].exact]
+        meant_columns = [column for column in meant_columns if quantities[column].kind == "number"]
+    return [
+        CellQuery(
+            "value",
+            [(best_matches[0].row, column) for column in meant_columns],
+            best_matches[0].score,
+        )
+    ]
 
 
 def _difference(
     index: TableIndex, question: TableQuestion, matches: Sequence[RowMatch]
 ) -> list[CellQuery]:
     """Two columns of the row that the question means, or one column of two rows."""
-    level = _best_rows(index, question, matches)
-    if not 0 < len(level) < 3:
+    best_matches = _best_rows(index, question, matches)
+    if not 0 < len(best_matches) < 3:
         return []
-    best, *ties = level
+    best_match, *tied_matches = best_matches
 
-    def added_share(second: RowMatch) -> float:
+    def added_share(second_match: RowMatch) -> float:
         """Share of the question's terms that the second row has and the best row lacks."""
-        return sum(share for term, share in second.shares.items() if term not in best.shares)
+        return sum(
+            term_share
+            for question_term, term_share in second_match.shares.items()
+            if question_term not in best_match.shares
+        )
 
-    def query(cells: Sequence[tuple[int, int]], score: float) -> CellQuery:
-        return CellQuery("difference", cells, score, "difference")
+    def query(compared_cells: Sequence[tuple[int, int]], query_score: float) -> CellQuery:
+        return CellQuery("difference", compared_cells, query_score, "difference")
 
     # the row that covers most of the terms that the best row lacks
-    second = max(
-        ties or [match for match in matches if match.own and added_share(match) > 0.0],
-        key=lambda match: (added_share(match) + match.score, -match.row),
+    second_match = max(
+        tied_matches
+        or [row_match for row_match in matches if row_match.own and added_share(row_match) > 0.0],
+        key=lambda row_match: (added_share(row_match) + row_match.score, -row_match.row),
         default=None,
     )
-    queries = []
-    if second is not None:
-        cells = [
-            (number, place)
-            for number in (best.row, second.row)
-            for place in _meant_columns(index.typed[number], question)
-            if index.typed[number].cells[place].quantity.exact
+    cell_queries = []
+    if second_match is not None:
+        compared_cells = [
+            (row_number, column)
+            for row_number in (best_match.row, second_match.row)
+            for column in _meant_columns(index.typed[row_number], question)
+            if index.typed[row_number].cells[column].quantity.exact
         ]
-        pair = cells if [number for number, _ in cells] == [best.row, second.row] else []
-        queries.append(query(pair, min(1.0, best.score + added_share(second))))
-    if not ties:
-        row = index.typed[best.row]
-        places = _compared_columns(row, question)
-        named = all(_head_terms(row.table, place, question) for place in places)
-        first = question.operation == "change" or named
-        one_row = query([(best.row, place) for place in places], best.score)
-        queries.insert(0 if first else len(queries), one_row)
-    return queries
+        paired_cells = (
+            compared_cells
+            if [row_number for row_number, _ in compared_cells]
+            == [best_match.row, second_match.row]
+            else []
+        )
+        cell_queries.append(
+            query(paired_cells, min(1.0, best_match.score + added_share(second_match)))
+        )
+    if not tied_matches:
+        best_row = index.typed[best_match.row]
+        compared_columns = _compared_columns(best_row, question)
+        is_named = all(_head_terms(best_row.table, column, question) for column in compared_columns)
+        is_row_first = question.operation == "change" or is_named
+        row_query = query(
+            [(best_match.row, column) for column in compared_columns], best_match.score
+        )
+        cell_queries.insert(0 if is_row_first else len(cell_queries), row_query)
+    return cell_queries
 
 
 def _rank_rows(
@@ -353,49 +413,69 @@ def _rank_rows(
 
     The highest, the lowest, or all beyond a bound.
     """
-    table = table_match(index, question, matches)
-    if table is None:
+    whole_table = table_match(index, question, matches)
+    if whole_table is None:
         return []
-    cells = _column_cells(index, question, table.named or table.parts)
-    if question.operation not in BOUNDS:
-        return [CellQuery(question.operation, cells, table.score)]
-    bound = question.quantities[0]
-    more = {"bound": question.operation, "value": bound.low, "unit": bound.unit}
-    return [CellQuery("bound", cells, table.score, more=more)]
+    ranked_cells = _column_cells(index, question, whole_table.named or whole_table.parts)
+    if question.operation not in BOUND_OPERATIONS:
+        return [CellQuery(question.operation, ranked_cells, whole_table.score)]
+    bound_quantity = question.quantities[0]
+    bound_parameters = {
+        "bound": question.operation,
+        "value": bound_quantity.low,
+        "unit": bound_quantity.unit,
+    }
+    return [CellQuery("bound", ranked_cells, whole_table.score, more=bound_parameters)]
 
 
 def _figure(
     index: TableIndex, question: TableQuestion, matches: Sequence[RowMatch]
 ) -> list[CellQuery]:
     """Sum or mean of the question's rows, or a whole column, unless the table states its total."""
-    table = table_match(index, question, matches)
-    cells = _column_cells(index, question, table.distinct or table.parts) if table else []
-    if table is None or not cells:
+    whole_table = table_match(index, question, matches)
+    column_cells = (
+        _column_cells(index, question, whole_table.distinct or whole_table.parts)
+        if whole_table
+        else []
+    )
+    if whole_table is None or not column_cells:
         return []
-    stated = [] if table.distinct else [r for r in table.rows if TOTAL.search(index.typed[r].label)]
-    if len(stated) == 1 and question.operation != "average":
-        return [CellQuery("value", [(stated[0], cells[0][1])], table.score)]
-    name = "average" if question.operation == "average" else "sum"
-    counted = sum(isfinite(index.typed[row].cells[place].quantity.low) for row, place in cells)
-    return [CellQuery(name, cells, table.score, f"{name} of {counted}")]
+    total_rows = (
+        []
+        if whole_table.distinct
+        else [r for r in whole_table.rows if TOTAL_ROW.search(index.typed[r].label)]
+    )
+    if len(total_rows) == 1 and question.operation != "average":
+        return [CellQuery("value", [(total_rows[0], column_cells[0][1])], whole_table.score)]
+    figure_name = "average" if question.operation == "average" else "sum"
+    n_counted = sum(
+        isfinite(index.typed[row_number].cells[column].quantity.low)
+        for row_number, column in column_cells
+    )
+    return [
+        CellQuery(figure_name, column_cells, whole_table.score, f"{figure_name} of {n_counted}")
+    ]
 
 
 def _count_rows(
     index: TableIndex, question: TableQuestion, matches: Sequence[RowMatch]
 ) -> list[CellQuery]:
     """Number of rows of a table that match the question's terms of rows; all where it has none."""
-    table = None if question.kinds else table_match(index, question, matches)
-    if table is None:
+    whole_table = None if question.kinds else table_match(index, question, matches)
+    if whole_table is None:
         return []
-    cells = [(row, index.typed[row].table.label) for row in table.named or table.parts]
-    return [CellQuery("count", cells, table.score, "count")]
+    label_cells = [
+        (row_number, index.typed[row_number].table.label)
+        for row_number in whole_table.named or whole_table.parts
+    ]
+    return [CellQuery("count", label_cells, whole_table.score, "count")]
 
 
-_Try = Callable[[TableIndex, TableQuestion, Sequence[RowMatch]], list[CellQuery]]
+_TableQuery = Callable[[TableIndex, TableQuestion, Sequence[RowMatch]], list[CellQuery]]
 # What is tried for an operation, in order; for the other ones, the cells of a row.
-_TRIES: Mapping[str, tuple[_Try, ...]] = {
+_QUERIES_BY_OPERATION: Mapping[str, tuple[_TableQuery, ...]] = {
     **dict.fromkeys(("change", "difference"), (_difference, _row_cells)),
-    **dict.fromkeys(("highest", "lowest", *BOUNDS), (_rank_rows,)),
+    **dict.fromkeys(("highest", "lowest", *BOUND_OPERATIONS), (_rank_rows,)),
     **dict.fromkeys(("sum", "average"), (_figure,)),
     "total": (_row_cells, _figure),
     "count": (_row_cells, _count_rows),
@@ -409,113 +489,167 @@ def _best_rows(
 
     Of those with one score the most fully named.
     """
-    best = [match for match in matches if match.score == matches[0].score and match.own]
-    shares = []
-    for match in best:
-        named = distinct_terms(index.typed[match.row].label)
-        shares.append(sum(term in question.terms for term in named) / max(len(named), 1))
-    return [match for match, share in zip(best, shares, strict=True) if share == max(shares)]
+    best_matches = [
+        row_match for row_match in matches if row_match.score == matches[0].score and row_match.own
+    ]
+    named_shares = []
+    for row_match in best_matches:
+        label_terms = distinct_terms(index.typed[row_match.row].label)
+        named_shares.append(
+            sum(label_term in question.terms for label_term in label_terms)
+            / max(len(label_terms), 1)
+        )
+    return [
+        row_match
+        for row_match, named_share in zip(best_matches, named_shares, strict=True)
+        if named_share == max(named_shares)
+    ]
 
 
-def _meant_columns(row: TableRow, question: TableQuestion) -> list[int]:
+def _meant_columns(table_row: TableRow, question: TableQuestion) -> list[int]:
     """Columns that a question means in a row, by unit, time and words of their heads.
 
     All where it says nothing.
 
     A cell that only has a dash is none, and neither is a column that numbers the rows.
     """
-    table, cells = row.table, row.cells
-    places = [
-        place
-        for place in range(len(cells))
-        if place != table.label and not _is_row_counter(table, place)
+    table, row_cells = table_row.table, table_row.cells
+    meant_columns = [
+        column
+        for column in range(len(row_cells))
+        if column != table.label and not _is_row_counter(table, column)
     ]
     if question.kinds:
-        worded = {"text", "percent", "missing"}
-        places = [place for place in places if cells[place].quantity.unit in question.kinds] or [
-            place for place in places if cells[place].quantity.kind in worded
-        ]
-    places = _columns_for_time(table, places, question)
-    counts = {place: len(_head_terms(table, place, question)) for place in places}
-    most = max(counts.values(), default=0)
-    return [place for place in places if counts[place] == most and cells[place].text.strip(DASHES)]
+        worded_kinds = {"text", "percent", "missing"}
+        meant_columns = [
+            column for column in meant_columns if row_cells[column].quantity.unit in question.kinds
+        ] or [column for column in meant_columns if row_cells[column].quantity.kind in worded_kinds]
+    meant_columns = _columns_for_time(table, meant_columns, question)
+    head_counts = {column: len(_head_terms(table, column, question)) for column in meant_columns}
+    max_count = max(head_counts.values(), default=0)
+    return [
+        column
+        for column in meant_columns
+        if head_counts[column] == max_count and row_cells[column].text.strip(DASH_MARKS)
+    ]
 
 
-def _is_row_counter(table: MarkdownTable, place: int) -> bool:
+def _is_row_counter(table: MarkdownTable, column: int) -> bool:
     """Whether a column counts the rows: 1, 2, 3."""
-    counted = [row[place].text.strip(".") for row in table.rows]
-    if len(counted) < 2 or not counted[0].isdecimal() or len(counted[0]) >= _DIGITS:
+    column_texts = [row_cells[column].text.strip(".") for row_cells in table.rows]
+    if (
+        len(column_texts) < 2
+        or not column_texts[0].isdecimal()
+        or len(column_texts[0]) >= _MAX_COUNTER_DIGITS
+    ):
         return False
-    start = int(counted[0])
-    return start > 0 and counted == [str(start + n) for n in range(len(counted))]
+    first_number = int(column_texts[0])
+    return first_number > 0 and column_texts == [
+        str(first_number + row_offset) for row_offset in range(len(column_texts))
+    ]
 
 
-def _head_terms(table: MarkdownTable, place: int, question: TableQuestion) -> set[str]:
+def _head_terms(table: MarkdownTable, column: int, question: TableQuestion) -> set[str]:
     """Words of a column's head, its years aside, that a question says."""
-    words = {term for term in distinct_terms(table.columns[place]) if not term.isdigit()}
-    return words.intersection(question.terms)
+    head_words = {
+        head_term for head_term in distinct_terms(table.columns[column]) if not head_term.isdigit()
+    }
+    return head_words.intersection(question.terms)
 
 
 def _columns_for_time(
-    table: MarkdownTable, places: list[int], question: TableQuestion
+    table: MarkdownTable, candidate_columns: list[int], question: TableQuestion
 ) -> list[int]:
     """Columns for the time that the question names; all of them where they have one time."""
-    times = {
-        place: time for place in places if (time := head_time(table.columns[place])) is not None
+    column_times = {
+        column: head_days
+        for column in candidate_columns
+        if (head_days := head_time(table.columns[column])) is not None
     }
-    if len(times) < 2:
-        return places
-    for day in question.days:
-        fitting = _period_columns(times, day)
-        if 0 < len(fitting) < len(times):
-            return fitting
-    order = sorted(times, key=lambda place: (times[place].low, place))
-    return [order[-1 if question.side > 0 else 0]] if question.side else places
+    if len(column_times) < 2:
+        return candidate_columns
+    for named_day in question.days:
+        fitting_columns = _period_columns(column_times, named_day)
+        if 0 < len(fitting_columns) < len(column_times):
+            return fitting_columns
+    ordered_columns = sorted(column_times, key=lambda column: (column_times[column].low, column))
+    return [ordered_columns[-1 if question.side > 0 else 0]] if question.side else candidate_columns
 
 
-def _period_columns(times: Mapping[int, Quantity], day: Quantity) -> list[int]:
+def _period_columns(column_times: Mapping[int, Quantity], named_day: Quantity) -> list[int]:
     """Columns for a day or a span; for a year those that begin in it, if any.
 
     A day is in no business year.
     """
-    if day.high - day.low >= _YEAR:
-        begun = [place for place, time in times.items() if day.low <= time.low <= day.high]
-        if begun:
-            return begun
-    spans = {place: time for place, time in times.items() if isinf(time.low) != isinf(time.high)}
-    return [place for place, time in spans.items() if time.low <= day.high and day.low <= time.high]
+    if named_day.high - named_day.low >= _YEAR_DAYS:
+        begun_columns = [
+            column
+            for column, head_days in column_times.items()
+            if named_day.low <= head_days.low <= named_day.high
+        ]
+        if begun_columns:
+            return begun_columns
+    bounded_times = {
+        column: head_days
+        for column, head_days in column_times.items()
+        if isinf(head_days.low) != isinf(head_days.high)
+    }
+    return [
+        column
+        for column, head_days in bounded_times.items()
+        if head_days.low <= named_day.high and named_day.low <= head_days.high
+    ]
 
 
-def _compared_columns(row: TableRow, question: TableQuestion) -> list[int]:
+def _compared_columns(table_row: TableRow, question: TableQuestion) -> list[int]:
     """The two columns of a row to compare.
 
     Those named in the question, else two times, else its only numbers.
     """
-    exact = [
-        place
-        for place, cell in enumerate(row.cells)
-        if place != row.table.label and cell.quantity.exact
+    exact_columns = [
+        column
+        for column, row_cell in enumerate(table_row.cells)
+        if column != table_row.table.label and row_cell.quantity.exact
     ]
-    named = [place for place in exact if _head_terms(row.table, place, question)]
-    timed = [place for place in exact if head_time(row.table.columns[place]) is not None]
-    return next((places for places in (named, timed, exact) if len(places) == 2), [])
+    named_columns = [
+        column for column in exact_columns if _head_terms(table_row.table, column, question)
+    ]
+    time_columns = [
+        column for column in exact_columns if head_time(table_row.table.columns[column]) is not None
+    ]
+    return next(
+        (
+            column_pair
+            for column_pair in (named_columns, time_columns, exact_columns)
+            if len(column_pair) == 2
+        ),
+        [],
+    )
 
 
 def _column_cells(
-    index: TableIndex, question: TableQuestion, rows: Sequence[int]
+    index: TableIndex, question: TableQuestion, row_numbers: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Cells of the one column of numbers that a question means in several rows.
 
     None where it means several columns.
     """
-    counts = Counter(
-        place
-        for row in rows
-        for place in _meant_columns(index.typed[row], question)
-        if isfinite(index.typed[row].cells[place].quantity.low)
+    column_counts = Counter(
+        column
+        for row_number in row_numbers
+        for column in _meant_columns(index.typed[row_number], question)
+        if isfinite(index.typed[row_number].cells[column].quantity.low)
     )
-    wanted = [place for place, count in counts.items() if 2 * count > len(rows)]
-    return [(row, wanted[0]) for row in rows] if len(rows) > 1 and len(wanted) == 1 else []
+    meant_columns = [
+        column
+        for column, column_count in column_counts.items()
+        if 2 * column_count > len(row_numbers)
+    ]
+    return (
+        [(row_number, meant_columns[0]) for row_number in row_numbers]
+        if len(row_numbers) > 1 and len(meant_columns) == 1
+        else []
+    )
 
 
 class WholeTable(NamedTuple):
@@ -540,35 +674,62 @@ def table_match(
 
     None where two carry as much.
     """
-    shares: dict[range, dict[str, float]] = {}
-    for match in matches:
-        most = shares.setdefault(index.typed[match.row].run, {})
-        most |= {term: max(share, most.get(term, 0.0)) for term, share in match.shares.items()}
-    totals = sorted(
-        ((sum(sorted(most.values())), run) for run, most in shares.items()), key=itemgetter(0)
+    best_shares: dict[range, dict[str, float]] = {}
+    for row_match in matches:
+        run_shares = best_shares.setdefault(index.typed[row_match.row].run, {})
+        run_shares |= {
+            own_term: max(row_share, run_shares.get(own_term, 0.0))
+            for own_term, row_share in row_match.shares.items()
+        }
+    run_scores = sorted(
+        (
+            (sum(sorted(run_shares.values())), run_rows)
+            for run_rows, run_shares in best_shares.items()
+        ),
+        key=itemgetter(0),
     )
-    if not totals or (len(totals) > 1 and totals[-1][0] == totals[-2][0]):
+    if not run_scores or (len(run_scores) > 1 and run_scores[-1][0] == run_scores[-2][0]):
         return None
-    score, run = totals[-1]
-    rows = np.array(run) if index.within is None else np.intersect1d(run, index.within)
-    run_matches = replace(index, within=rows).matches(question, len(rows))
-    # what not all rows stand for
-    common = frozenset[str]()
-    if len(run_matches) == len(rows):
-        common = frozenset.intersection(*(frozenset(match.shares) for match in run_matches))
-    share_by_row: dict[int, float] = {}
-    distinct: list[int] = []
-    covered: set[str] = set()
-    for match in run_matches:
-        terms = {term for term in match.own - common if not term.startswith(TYPED)}
-        if terms:
-            share_by_row[match.row] = sum(sorted(match.shares[term] for term in terms))
-        if terms - covered:
-            distinct.append(match.row)
-            covered |= terms
-    named = sorted(
-        row for row, share in share_by_row.items() if share == max(share_by_row.values())
+    total_score, run_rows = run_scores[-1]
+    run_rows_allowed = (
+        np.array(run_rows) if index.within is None else np.intersect1d(run_rows, index.within)
     )
-    names = {row: index.typed[row].label for row in rows.tolist()}
-    parts = [row for row, name in names.items() if not (TOTAL.search(name) or _PART.search(name))]
-    return WholeTable(list(names), parts, named, sorted(distinct), min(1.0, score))
+    run_matches = replace(index, within=run_rows_allowed).matches(question, len(run_rows_allowed))
+    # what not all rows stand for
+    common_terms = frozenset[str]()
+    if len(run_matches) == len(run_rows_allowed):
+        common_terms = frozenset.intersection(
+            *(frozenset(row_match.shares) for row_match in run_matches)
+        )
+    share_by_row: dict[int, float] = {}
+    distinct_rows: list[int] = []
+    covered_terms: set[str] = set()
+    for row_match in run_matches:
+        own_terms = {
+            own_term
+            for own_term in row_match.own - common_terms
+            if not own_term.startswith(TYPED_PREFIX)
+        }
+        if own_terms:
+            share_by_row[row_match.row] = sum(
+                sorted(row_match.shares[own_term] for own_term in own_terms)
+            )
+        if own_terms - covered_terms:
+            distinct_rows.append(row_match.row)
+            covered_terms |= own_terms
+    named_rows = sorted(
+        row_number
+        for row_number, row_share in share_by_row.items()
+        if row_share == max(share_by_row.values())
+    )
+    labels_by_row = {
+        row_number: index.typed[row_number].label for row_number in run_rows_allowed.tolist()
+    }
+    part_rows = [
+        row_number
+        for row_number, row_label in labels_by_row.items()
+        if not (TOTAL_ROW.search(row_label) or _PART_ROW.search(row_label))
+    ]
+    return WholeTable(
+        list(labels_by_row), part_rows, named_rows, sorted(distinct_rows), min(1.0, total_score)
+    )

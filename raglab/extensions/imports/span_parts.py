@@ -17,18 +17,18 @@ from raglab.signals import WIDEST_RANGE
 from raglab.store.csv_tables import MISSING_WORDS
 
 Kind = Literal["retriever", "reranker", "model", "other"]
-DOCUMENTS: Mapping[str, Kind] = {
+DOCUMENT_FIELDS: Mapping[str, Kind] = {
     "retrieval.documents": "retriever",
     "reranker.output_documents": "reranker",
 }
-SEARCHES = frozenset(DOCUMENTS.values())
+SEARCH_KINDS = frozenset(DOCUMENT_FIELDS.values())
 KIND_NAMES = (
     "openinference.span.kind",
     "mlflow.spanType",
     "span_kind",
     "gen_ai.operation.name",
 )
-KINDS: Mapping[Kind, frozenset[str]] = {
+SPAN_KINDS: Mapping[Kind, frozenset[str]] = {
     "reranker": frozenset(("reranker", "rerank")),
     "retriever": frozenset(("retriever", "retrieval", "retrieve")),
     "model": frozenset(("llm", "chat_model", "chat", "text_completion", "generate_content")),
@@ -42,11 +42,11 @@ LIST_KEYS = ("documents", "nodes", "results")  # of an output that is an object
 INNER_KEYS = ("document", "node", "kwargs")  # of a document: the object that holds its fields
 # of a retriever, the first
 OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value")
-DECISION = "raglab.decision"
-_STARTS = tuple(name.partition(".")[0] for name in DOCUMENTS)
+DECISION_KEY = "raglab.decision"
+_LIST_PREFIXES = tuple(name.partition(".")[0] for name in DOCUMENT_FIELDS)
 _MOST_DIGITS = 6  # of the number of a document
-_PLAIN = frozenset((str, int, float))
-_LEVELS = 6  # of objects in which a text may lie
+_PLAIN_TYPES = frozenset((str, int, float))
+_MAX_TEXT_LEVELS = 6  # of objects in which a text may lie
 
 
 class TextKeys(NamedTuple):
@@ -65,7 +65,7 @@ class TextKeys(NamedTuple):
     missing: frozenset[str]
 
 
-QUESTION = TextKeys(
+QUESTION_KEYS = TextKeys(
     (
         "gen_ai.retrieval.query.text",
         "reranker.query",
@@ -88,7 +88,7 @@ QUESTION = TextKeys(
     ("user", "human", None),
     MISSING_WORDS,
 )
-ANSWER = TextKeys(
+ANSWER_KEYS = TextKeys(
     ("output.value", "gen_ai.output.messages", "mlflow.spanOutputs"),
     (
         "messages",
@@ -190,172 +190,227 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
       >>> part.kind, part.query, [(document.id, document.score) for document in part.documents]
       ('retriever', 'the excess?', [('a', 0.9)])
     """
-    attributes = span.attributes
-    kind, records = _kind(attributes), []
-    lists = {name: value for name, value in attributes.items() if name.startswith(_STARTS)}
-    for name, kind_of_list in DOCUMENTS.items() if lists else ():
-        numbered = {
-            key.removeprefix(f"{name}."): value
-            for key, value in lists.items()
-            if key.startswith(f"{name}.")
+    span_attributes = span.attributes
+    span_kind, document_records = _kind(span_attributes), []
+    list_attributes = {
+        attribute_name: attribute_value
+        for attribute_name, attribute_value in span_attributes.items()
+        if attribute_name.startswith(_LIST_PREFIXES)
+    }
+    for attribute_name, list_kind in DOCUMENT_FIELDS.items() if list_attributes else ():
+        numbered_fields = {
+            field_key.removeprefix(f"{attribute_name}."): attribute_value
+            for field_key, attribute_value in list_attributes.items()
+            if field_key.startswith(f"{attribute_name}.")
         }
-        if rows := _records(numbered or _stated(lists, name)):
-            kind, records = kind_of_list, rows
-    is_search = kind in SEARCHES
+        if list_records := _records(numbered_fields or _stated(list_attributes, attribute_name)):
+            span_kind, document_records = list_kind, list_records
+    is_search = span_kind in SEARCH_KINDS
     if is_search:
-        outputs = (_stated(attributes, name) for name in OUTPUT_KEYS)
+        output_values = (_stated(span_attributes, attribute_name) for attribute_name in OUTPUT_KEYS)
         # an SDK keeps only so many attributes
-        records = max(records, _records(next(filter(None, outputs), None)), key=len)
+        document_records = max(
+            document_records, _records(next(filter(None, output_values), None)), key=len
+        )
     return SpanPart(
         span.trace_id,
         span.span_id,
         span.parent_id,
         span.start,
-        kind,
-        _text(attributes, QUESTION),
-        "" if is_search else _text(attributes, ANSWER),
-        tuple(map(_document, records)),
+        span_kind,
+        _text(span_attributes, QUESTION_KEYS),
+        "" if is_search else _text(span_attributes, ANSWER_KEYS),
+        tuple(map(_document, document_records)),
         tuple(map(_feedback, span.evaluations)),
         tuple(
-            (name, str(value))
-            for name in groups
-            if (value := _stated(attributes, name)) is not None
+            (attribute_name, str(attribute_value))
+            for attribute_name in groups
+            if (attribute_value := _stated(span_attributes, attribute_name)) is not None
         ),
-        str(_stated(attributes, DECISION) or ""),
+        str(_stated(span_attributes, DECISION_KEY) or ""),
         span.is_failed,
     )
 
 
-def _stated(attributes: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+def _stated(attributes: Mapping[str, Any], attribute_name: str) -> Any:  # noqa: ANN401
     """The value of a name, which may stand within that of its first part: `input: {value: …}`."""
-    if attributes.get(name) is not None:
-        return attributes[name]
-    first, _, rest = name.partition(".")
-    inner = attributes.get(first)
-    return _stated(inner, rest) if rest and isinstance(inner, dict) else None
+    if attributes.get(attribute_name) is not None:
+        return attributes[attribute_name]
+    first_part, _, later_parts = attribute_name.partition(".")
+    inner_attributes = attributes.get(first_part)
+    return (
+        _stated(inner_attributes, later_parts)
+        if later_parts and isinstance(inner_attributes, dict)
+        else None
+    )
 
 
 def _kind(attributes: Mapping[str, Any]) -> Kind:
-    """Kind of a span: of those that its attributes state, the first of `KINDS`."""
-    stated = {str(_stated(attributes, name)).strip('"').lower() for name in KIND_NAMES}
+    """Kind of a span: of those that its attributes state, the first of `SPAN_KINDS`."""
+    stated_kinds = {
+        str(_stated(attributes, attribute_name)).strip('"').lower() for attribute_name in KIND_NAMES
+    }
     if _stated(attributes, OUTPUT_KEYS[0]) is not None:
-        stated.add("retriever")
-    return next((kind for kind, names in KINDS.items() if names & stated), "other")
+        stated_kinds.add("retriever")
+    return next(
+        (span_kind for span_kind, kind_names in SPAN_KINDS.items() if kind_names & stated_kinds),
+        "other",
+    )
 
 
 # --- documents
 
 
-def _records(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
+def _records(documents: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
     """Fields of each document of a list, of an object that holds one, or of numbered fields.
 
     Numbered are `0.document.id` and `{"0": {"id": …}}`; all may be JSON texts.
     """
-    value = _parsed(value)
-    if isinstance(value, dict):
-        numbered: dict[int, Any] = defaultdict(dict)
-        for key, field in value.items():
-            number, _, name = key.partition(".")
-            if number.isdecimal() and len(number) <= _MOST_DIGITS:
-                numbered[int(number)] |= {name: field} if name else _fields(field)
-        lists = (value[key] for key in LIST_KEYS if isinstance(value.get(key), list))
-        value = [numbered[number] for number in sorted(numbered)] or next(lists, [])
-    return [_fields(row) for row in value] if isinstance(value, list | tuple) else []
-
-
-def _fields(row: Any) -> dict[str, Any]:  # noqa: ANN401 - of JSON
-    """Fields of a document, which may lie within its `document`."""
-    if not isinstance(row, dict):
-        return {"content": row}
-    fields = {key.removeprefix("document."): field for key, field in row.items()}
-    for inner in (_parsed(fields[key]) for key in INNER_KEYS if key in fields):
-        fields |= inner if isinstance(inner, dict) else {}
-    return fields
-
-
-def _document(fields: Mapping[str, Any]) -> SpanDocument:
-    metadata = _parsed(fields.get("metadata") or fields.get("meta"))
-    both = (fields, metadata if isinstance(metadata, dict) else {})
-    page = _first(both, PAGE_KEYS)
-    return SpanDocument(
-        _first(both, ID_KEYS),
-        _score(both),
-        _first(both[:1], TEXT_KEYS),
-        _first(both, SOURCE_KEYS),
-        int(page) or None if page.isdecimal() and len(page) <= _MOST_DIGITS else None,
+    documents = _parsed(documents)
+    if isinstance(documents, dict):
+        numbered_fields: dict[int, Any] = defaultdict(dict)
+        for field_key, field_value in documents.items():
+            document_number, _, field_name = field_key.partition(".")
+            if document_number.isdecimal() and len(document_number) <= _MOST_DIGITS:
+                numbered_fields[int(document_number)] |= (
+                    {field_name: field_value} if field_name else _fields(field_value)
+                )
+        inner_lists = (
+            documents[field_key]
+            for field_key in LIST_KEYS
+            if isinstance(documents.get(field_key), list)
+        )
+        documents = [
+            numbered_fields[document_number] for document_number in sorted(numbered_fields)
+        ] or next(inner_lists, [])
+    return (
+        [_fields(document_record) for document_record in documents]
+        if isinstance(documents, list | tuple)
+        else []
     )
 
 
-def _first(records: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> str:
+def _fields(document_record: Any) -> dict[str, Any]:  # noqa: ANN401 - of JSON
+    """Fields of a document, which may lie within its `document`."""
+    if not isinstance(document_record, dict):
+        return {"content": document_record}
+    document_fields = {
+        field_key.removeprefix("document."): field_value
+        for field_key, field_value in document_record.items()
+    }
+    for inner_fields in (
+        _parsed(document_fields[field_key])
+        for field_key in INNER_KEYS
+        if field_key in document_fields
+    ):
+        document_fields |= inner_fields if isinstance(inner_fields, dict) else {}
+    return document_fields
+
+
+def _document(document_fields: Mapping[str, Any]) -> SpanDocument:
+    metadata = _parsed(document_fields.get("metadata") or document_fields.get("meta"))
+    field_sources = (document_fields, metadata if isinstance(metadata, dict) else {})
+    page_text = _first(field_sources, PAGE_KEYS)
+    return SpanDocument(
+        _first(field_sources, ID_KEYS),
+        _score(field_sources),
+        _first(field_sources[:1], TEXT_KEYS),
+        _first(field_sources, SOURCE_KEYS),
+        int(page_text) or None
+        if page_text.isdecimal() and len(page_text) <= _MOST_DIGITS
+        else None,
+    )
+
+
+def _first(records: Iterable[Mapping[str, Any]], field_keys: Iterable[str]) -> str:
     """Text of the first key that one of some records has, '' where none has one."""
     for record in records:
-        for key in keys:
-            if type(value := record.get(key)) in _PLAIN and value != "":
-                return str(value)
+        for field_key in field_keys:
+            if type(field_value := record.get(field_key)) in _PLAIN_TYPES and field_value != "":
+                return str(field_value)
     return ""
 
 
 def _score(records: Iterable[Mapping[str, Any]]) -> float:
     """The first number that a signal may have, NaN where there is none. A truth value is none."""
-    for value in (record.get(key) for record in records for key in SCORE_KEYS):
+    for raw_score in (record.get(score_key) for record in records for score_key in SCORE_KEYS):
         with suppress(ValueError, OverflowError):
-            if type(value) in _PLAIN and abs(number := float(value)) <= WIDEST_RANGE:  # type: ignore[arg-type]
-                return number
+            if (
+                type(raw_score) in _PLAIN_TYPES
+                and abs(score_number := float(raw_score)) <= WIDEST_RANGE
+            ):  # type: ignore[arg-type]
+                return score_number
     return math.nan
 
 
-def _parsed(value: Any) -> Any:  # noqa: ANN401 - of JSON
+def _parsed(json_value: Any) -> Any:  # noqa: ANN401 - of JSON
     """The value of a JSON text that is an object, a list or a text; any other value as it is."""
-    if isinstance(value, str) and value[:1] in {"{", "[", '"'}:
+    if isinstance(json_value, str) and json_value[:1] in {"{", "[", '"'}:
         try:
-            return _parsed(json.loads(value))
+            return _parsed(json.loads(json_value))
         except (ValueError, RecursionError):
-            return value
-    return value
+            return json_value
+    return json_value
 
 
 # --- texts
 
 
-def _text(attributes: Mapping[str, Any], where: TextKeys) -> str:
+def _text(attributes: Mapping[str, Any], text_keys: TextKeys) -> str:
     """The question or answer of a span, '' where it has none."""
-    for name in where.names:
-        text = _text_of(_parsed(_stated(attributes, name)), where, _LEVELS)
-        if text.lower() not in where.missing:
-            return text
+    for attribute_name in text_keys.names:
+        found_text = _text_of(
+            _parsed(_stated(attributes, attribute_name)), text_keys, _MAX_TEXT_LEVELS
+        )
+        if found_text.lower() not in text_keys.missing:
+            return found_text
     return ""
 
 
-def _text_of(value: Any, where: TextKeys, levels: int) -> str:  # noqa: ANN401 - of JSON
+def _text_of(json_value: Any, text_keys: TextKeys, n_levels: int) -> str:  # noqa: ANN401 - of JSON
     """A text itself, that of a known key, of the last message of a role, or the one text of a list.
 
     Args:
-      value: of JSON.
-      where: the keys and the roles.
-      levels: of objects that are still looked into.
+      json_value: of JSON.
+      text_keys: the keys and the roles.
+      n_levels: of objects that are still looked into.
     """
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, dict) and levels:
-        inner = (_text_of(value.get(key), where, levels - 1) for key in where.keys)
-        return next(filter(None, inner), "")
-    for row in reversed(objects([row.get("message", row) for row in objects(value)])):
-        if (row.get("role") or row.get("type")) in where.roles:
-            return _message_text(row.get("content", row.get("parts")))
-    texts = [row for row in value if isinstance(row, str)] if isinstance(value, list) else []
-    return texts[0].strip() if len(texts) == 1 else ""
+    if isinstance(json_value, str):
+        return json_value.strip()
+    if isinstance(json_value, dict) and n_levels:
+        inner_texts = (
+            _text_of(json_value.get(text_key), text_keys, n_levels - 1)
+            for text_key in text_keys.keys
+        )
+        return next(filter(None, inner_texts), "")
+    for message in reversed(
+        objects([message.get("message", message) for message in objects(json_value)])
+    ):
+        if (message.get("role") or message.get("type")) in text_keys.roles:
+            return _message_text(message.get("content", message.get("parts")))
+    list_texts = (
+        [message for message in json_value if isinstance(message, str)]
+        if isinstance(json_value, list)
+        else []
+    )
+    return list_texts[0].strip() if len(list_texts) == 1 else ""
 
 
 def _message_text(content: Any) -> str:  # noqa: ANN401 - of JSON
     """Text of a message, whose parts are joined."""
-    parts = objects(content) if isinstance(content, list) else [{"text": content}]
-    texts = (str(part.get("text") or part.get("content") or "").strip() for part in parts)
-    return " ".join(filter(None, texts))
-
-
-def _feedback(event: Mapping[str, Any]) -> SpanFeedback:
-    value = event.get(
-        "gen_ai.evaluation.score.label", event.get("gen_ai.evaluation.score.value", "")
+    message_parts = objects(content) if isinstance(content, list) else [{"text": content}]
+    part_texts = (
+        str(message_part.get("text") or message_part.get("content") or "").strip()
+        for message_part in message_parts
     )
-    source = str(event.get("gen_ai.evaluation.source") or "evaluation")
-    return SpanFeedback(str(event.get("gen_ai.evaluation.name", "")), str(value), source)
+    return " ".join(filter(None, part_texts))
+
+
+def _feedback(evaluation_event: Mapping[str, Any]) -> SpanFeedback:
+    score_value = evaluation_event.get(
+        "gen_ai.evaluation.score.label", evaluation_event.get("gen_ai.evaluation.score.value", "")
+    )
+    feedback_source = str(evaluation_event.get("gen_ai.evaluation.source") or "evaluation")
+    return SpanFeedback(
+        str(evaluation_event.get("gen_ai.evaluation.name", "")), str(score_value), feedback_source
+    )

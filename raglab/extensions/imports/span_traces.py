@@ -24,7 +24,7 @@ from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts
 from raglab.extensions.imports.span_parts import SpanDocument, SpanPart, span_part
 from raglab.extensions.imports.span_requests import (
-    SHOWN_ID,
+    SHOWN_ID_LENGTH,
     SpanRequest,
     feedback_label,
     joined_requests,
@@ -50,18 +50,18 @@ from raglab.values import (
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
 
-PART_BYTES = 64 << 20  # of the input whose requests are in memory together
-MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id
-PARTS_OF_STORE = 16  # where the size of the input is unknown
-MOST_CELLS = 20 << 20  # of the table of a part's requests by the hits of the longest
-SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
-DIRECTIONS = ("surer", "ask")
+BYTES_PER_PART = 64 << 20  # of the input whose requests are in memory together
+MAX_PARTS = 512  # that spans are sorted into by the hash of their trace's id
+PARTS_FOR_STORE = 16  # where the size of the input is unknown
+MAX_HIT_CELLS = 20 << 20  # of the table of a part's requests by the hits of the longest
+MAX_SPANS_AHEAD = 5_000  # spans of a piece in memory before they are written
+SCORE_DIRECTIONS = ("surer", "ask")
 Feedback = Sequence[str] | Mapping[str, str] | None  # see `trace_from_spans`
 StoredRows = Callable[[], Any]  # bytes of the JSON of rows between two steps of an import
 SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
-_time = attrgetter("start", "id")
-_HALF = re.compile("[\ud800-\udfff]")
-_PARTS, _REQUESTS = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
+_request_time = attrgetter("start", "id")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_PARTS_ADAPTER, _REQUESTS_ADAPTER = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
 
 
 class ImportSettings(NamedTuple):
@@ -77,8 +77,8 @@ class ImportSettings(NamedTuple):
 
     def label(self, request: SpanRequest) -> Case | None:
         """The case that labels a request: that of its id, else that of its question."""
-        question = plain_question(request.question)
-        return self.by_id.get(request.id) or self.by_question.get(question)
+        plain_text = plain_question(request.question)
+        return self.by_id.get(request.id) or self.by_question.get(plain_text)
 
 
 def store_rows(
@@ -89,17 +89,17 @@ def store_rows(
     Halves of characters, which no file can hold, are replaced and counted. The result is called for
     the rows as JSON.
     """
-    text = json.dumps(rows, ensure_ascii=False)
+    rows_json = json.dumps(rows, ensure_ascii=False)
     counts.add(
         "halves of characters (lone surrogates) are replaced by `?`",
-        f"among the spans from trace {rows[0][0]:.{SHOWN_ID}} on",
-        len(_HALF.findall(text)),
+        f"among the spans from trace {rows[0][0]:.{SHOWN_ID_LENGTH}} on",
+        len(_HALF_CHARACTER.findall(rows_json)),
     )
-    content = text.encode("utf-8", "replace")
+    content = rows_json.encode("utf-8", "replace")
     if folder is None:
         return partial(zlib.decompress, zlib.compress(content, 1))
-    start = append_bytes(content, folder / name)
-    return partial(np.fromfile, folder / name, np.uint8, count=len(content), offset=start)
+    file_offset = append_bytes(content, folder / name)
+    return partial(np.fromfile, folder / name, np.uint8, count=len(content), offset=file_offset)
 
 
 def trace_from_spans(
@@ -156,11 +156,13 @@ def trace_from_spans(
     """
     settings = import_settings(cases, feedback, higher, groups, name, out)
     counts = ImportCounts()
-    parts = pieces(source, counts)
-    size = sum(path.stat().st_size for path in {piece.path for piece in parts})
-    n_parts = min(MOST_PARTS, size // PART_BYTES + 1)
-    sort = partial(run_each, sort_piece, list(enumerate(parts)), what="read")
-    return _traced(lambda folder: sort(folder, n_parts, settings.groups), counts, settings)
+    file_pieces = pieces(source, counts)
+    total_bytes = sum(
+        path.stat().st_size for path in {file_piece.path for file_piece in file_pieces}
+    )
+    n_parts = min(MAX_PARTS, total_bytes // BYTES_PER_PART + 1)
+    sort_pieces = partial(run_each, sort_piece, list(enumerate(file_pieces)), what="read")
+    return _traced(lambda folder: sort_pieces(folder, n_parts, settings.groups), counts, settings)
 
 
 def import_settings(
@@ -179,17 +181,21 @@ def import_settings(
       TypeError: an argument of another type.
     """
     directions = dict(higher or {})
-    names = [feedback] if isinstance(feedback, str) else feedback
-    senses = names if isinstance(names, Mapping | None) else dict.fromkeys(names, "ok")
+    feedback_names = [feedback] if isinstance(feedback, str) else feedback
+    feedback_senses = (
+        feedback_names
+        if isinstance(feedback_names, Mapping | None)
+        else dict.fromkeys(feedback_names, "ok")
+    )
     remedy = 'write higher={"retriever_score": "ask"} for a distance'
     _check("higher must name", directions, SIGNALS, remedy)
-    _check("higher must name", directions.values(), DIRECTIONS, remedy)
+    _check("higher must name", directions.values(), SCORE_DIRECTIONS, remedy)
     remedy = 'write feedback={"toxicity": "refuse"}'
-    _check("what a yes means must be", (senses or {}).values(), ("ok", "refuse"), remedy)
+    _check("what a yes means must be", (feedback_senses or {}).values(), ("ok", "refuse"), remedy)
     return ImportSettings(
         {case.id: case for case in cases or ()},
         {plain_question(case.query): case for case in cases or ()},
-        senses,
+        feedback_senses,
         directions,
         (groups,) if isinstance(groups, str) else tuple(groups),
         name,
@@ -197,110 +203,130 @@ def import_settings(
     )
 
 
-def _check(rule: str, values: Iterable[str], choices: Iterable[str], remedy: str) -> None:
-    for value in values:
-        if value not in choices:
-            refuse(f"{rule} {' or '.join(choices)}", shown_value(value), remedy)
+def _check(
+    requirement: str, given_values: Iterable[str], allowed_values: Iterable[str], remedy: str
+) -> None:
+    for given_value in given_values:
+        if given_value not in allowed_values:
+            refuse(f"{requirement} {' or '.join(allowed_values)}", shown_value(given_value), remedy)
 
 
 # as `trace_from_spans`
 def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401
     """Trace of spans from anywhere; see `trace_from_spans`."""
-    sort = partial(_sort, spans, "spans", PARTS_OF_STORE, settings.groups, ImportCounts())
-    return _traced(lambda folder: [sort(folder)], ImportCounts(), settings)
+    sort_spans = partial(_sort, spans, "spans", PARTS_FOR_STORE, settings.groups, ImportCounts())
+    return _traced(lambda folder: [sort_spans(folder)], ImportCounts(), settings)
 
 
 # --- spans sorted by the hash of their trace's id
 
 
 def sort_piece(
-    numbered: tuple[int, FilePiece], folder: Path | None, n_parts: int, groups: Sequence[str]
+    numbered_piece: tuple[int, FilePiece], folder: Path | None, n_parts: int, groups: Sequence[str]
 ) -> SortedSpans:
     """Spans of a piece, written by part; and what was left out of it."""
-    number, piece = numbered
+    piece_number, file_piece = numbered_piece
     counts = ImportCounts()
-    return _sort(read_spans(piece, counts), f"spans-{number:05d}", n_parts, groups, counts, folder)
+    return _sort(
+        read_spans(file_piece, counts), f"spans-{piece_number:05d}", n_parts, groups, counts, folder
+    )
 
 
 def _sort(
     spans: Iterable[LoggedSpan],
-    name: str,
+    file_name: str,
     n_parts: int,
     groups: Sequence[str],
     counts: ImportCounts,
     folder: Path | None,
 ) -> SortedSpans:
-    stored: dict[int, list[StoredRows]] = defaultdict(list)
-    remaining = iter(spans)
-    while ahead := list(islice(remaining, SPANS_AHEAD)):
-        waiting: dict[int, list[SpanPart]] = defaultdict(list)
-        for span in ahead:
-            part = zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts
-            waiting[part].append(span_part(span, groups))
-        for part, rows in sorted(waiting.items()):
-            stored[part].append(store_rows(rows, folder, name, counts))
-    return stored, counts
+    rows_by_part: dict[int, list[StoredRows]] = defaultdict(list)
+    remaining_spans = iter(spans)
+    while next_spans := list(islice(remaining_spans, MAX_SPANS_AHEAD)):
+        waiting_parts: dict[int, list[SpanPart]] = defaultdict(list)
+        for span in next_spans:
+            part_number = zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts
+            waiting_parts[part_number].append(span_part(span, groups))
+        for part_number, part_rows in sorted(waiting_parts.items()):
+            rows_by_part[part_number].append(store_rows(part_rows, folder, file_name, counts))
+    return rows_by_part, counts
 
 
 # --- requests of a part
 
 
 def join_requests(
-    numbered: tuple[int, list[StoredRows]], folder: Path | None, settings: ImportSettings
+    numbered_part: tuple[int, list[StoredRows]], folder: Path | None, settings: ImportSettings
 ) -> tuple[list[StoredRows], ImportCounts]:
     """Requests of a part with their labels, stored in the order of their time.
 
     And what was counted.
     """
-    number, stored = numbered
+    part_number, stored_rows = numbered_part
     counts = ImportCounts()
-    by_trace: dict[str, list[SpanPart]] = defaultdict(list)
-    for part in chain.from_iterable(_PARTS.validate_json(bytes(rows())) for rows in stored):
-        by_trace[part.trace_id].append(part)
+    parts_by_trace: dict[str, list[SpanPart]] = defaultdict(list)
+    for stored_part in chain.from_iterable(
+        _PARTS_ADAPTER.validate_json(bytes(read_rows())) for read_rows in stored_rows
+    ):
+        parts_by_trace[stored_part.trace_id].append(stored_part)
     requests = [
-        request for parts in by_trace.values() for request in joined_requests(parts, counts)
+        request
+        for trace_parts in parts_by_trace.values()
+        for request in joined_requests(trace_parts, counts)
     ]
     if not requests:
         return [], counts
-    most = min(MAX_HITS_PER_CASE, MOST_CELLS // len(requests))
+    max_hits = min(MAX_HITS_PER_CASE, MAX_HIT_CELLS // len(requests))
     requests = sorted(
-        (_labelled(request, most, settings, counts) for request in requests), key=_time
+        (_labelled(request, max_hits, settings, counts) for request in requests), key=_request_time
     )
-    return [store_rows(requests, folder, f"requests-{number:05d}", counts)], counts
+    return [store_rows(requests, folder, f"requests-{part_number:05d}", counts)], counts
 
 
 def _labelled(
-    request: SpanRequest, most: int, settings: ImportSettings, counts: ImportCounts
+    request: SpanRequest, max_hits: int, settings: ImportSettings, counts: ImportCounts
 ) -> SpanRequest:
     """A request with its first hits and the label of its feedback, where no case labels it."""
-    place = f"trace {request.id:.{SHOWN_ID}}"
+    trace_text = f"trace {request.id:.{SHOWN_ID_LENGTH}}"
     counts.add(
-        f"hits beyond the first {most:,} of a trace are left out", place, len(request.hits[most:])
+        f"hits beyond the first {max_hits:,} of a trace are left out",
+        trace_text,
+        len(request.hits[max_hits:]),
     )
-    for group in settings.groups:
-        counts.add(f"requests state no group {group}", place, group not in request.groups)
-    label, notes = None, ""
-    if known := settings.label(request):
-        counts.tallies["matched"][known.id] += 1
+    for group_name in settings.groups:
+        counts.add(
+            f"requests state no group {group_name}", trace_text, group_name not in request.groups
+        )
+    feedback_status, label_notes = None, ""
+    if labelled_case := settings.label(request):
+        counts.tallies["matched"][labelled_case.id] += 1
         counts.add(
             "requests have the label of a case with the same question",
-            place,
-            known.id != request.id,
+            trace_text,
+            labelled_case.id != request.id,
         )
     elif settings.feedback is not None:
-        label, notes = feedback_label(request, settings.feedback, counts)
-    return request._replace(hits=request.hits[:most], feedback=(), label=label, notes=notes)
+        feedback_status, label_notes = feedback_label(request, settings.feedback, counts)
+    return request._replace(
+        hits=request.hits[:max_hits], feedback=(), label=feedback_status, notes=label_notes
+    )
 
 
 def _case(request: SpanRequest, settings: ImportSettings) -> Case:
     """A request as a case, with its label where there is one."""
-    at = datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else ""
-    fields = {"at": at, "logged_answer": request.answer, "groups": request.groups}
-    extra = {name: value for name, value in fields.items() if value}
-    if known := settings.label(request):
-        return known._replace(id=request.id, query=request.question, extra={**known.extra, **extra})
+    time_text = (
+        datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else ""
+    )
+    logged_fields = {"at": time_text, "logged_answer": request.answer, "groups": request.groups}
+    extra_fields = {
+        field_name: field_value for field_name, field_value in logged_fields.items() if field_value
+    }
+    if labelled_case := settings.label(request):
+        return labelled_case._replace(
+            id=request.id, query=request.question, extra={**labelled_case.extra, **extra_fields}
+        )
     return Case(
-        request.id, request.question, request.label, notes=request.notes or None, extra=extra
+        request.id, request.question, request.label, notes=request.notes or None, extra=extra_fields
     )
 
 
@@ -308,30 +334,32 @@ def _case(request: SpanRequest, settings: ImportSettings) -> Case:
 
 
 def _traced(
-    sort: Callable[[Path | None], Iterable[SortedSpans]],
+    sort_spans: Callable[[Path | None], Iterable[SortedSpans]],
     counts: ImportCounts,
     settings: ImportSettings,
 ) -> Any:  # noqa: ANN401 - as `trace_from_spans`
     """Trace of spans, or shards, and what is said of them.
 
     Args:
-      sort: the spans by part, written to a folder, or kept in memory without one.
+      sort_spans: the spans by part, written to a folder, or kept in memory without one.
       counts: of the import, as far as it has come.
       settings: of the import.
     """
-    by_part: dict[int, list[StoredRows]] = defaultdict(list)
-    out = settings.out
-    with nullcontext() if out is None else scratch_folder(Path(out)) as folder:
-        for stored, more in sort(folder):
-            counts.merge(more)
-            for part, rows in stored.items():
-                by_part[part] += rows
-        shards = []
-        parts = sorted(by_part.items())
-        for requests, more in run_each(join_requests, parts, folder, settings, what="join"):
-            counts.merge(more)
-            shards += [requests] if requests else []
-        if not shards:
+    rows_by_part: dict[int, list[StoredRows]] = defaultdict(list)
+    out_folder = settings.out
+    with nullcontext() if out_folder is None else scratch_folder(Path(out_folder)) as folder:
+        for stored_rows, further_counts in sort_spans(folder):
+            counts.merge(further_counts)
+            for part_number, part_rows in stored_rows.items():
+                rows_by_part[part_number] += part_rows
+        shard_rows = []
+        numbered_parts = sorted(rows_by_part.items())
+        for request_rows, further_counts in run_each(
+            join_requests, numbered_parts, folder, settings, what="join"
+        ):
+            counts.merge(further_counts)
+            shard_rows += [request_rows] if request_rows else []
+        if not shard_rows:
             raise input_error(
                 Where(settings.name),
                 "an import must have at least one request: a trace with a retriever's span",
@@ -342,103 +370,116 @@ def _traced(
             signal: settings.higher.get(signal) or counts.direction(signal)
             for signal in sorted(+counts.tallies["scored"])
         }
-        shared = (_shared_meta(settings.name, counts), directions, settings)
-        if out is None:
-            result = trace_of_files(list(chain(*shards)), *shared)
+        shared_arguments = (_shared_meta(settings.name, counts), directions, settings)
+        if out_folder is None:
+            imported_trace = trace_of_files(list(chain(*shard_rows)), *shared_arguments)
         else:
-            traces = run_each(trace_of_files, shards, *shared, what="build")
+            traces = run_each(trace_of_files, shard_rows, *shared_arguments, what="build")
             save_shards = extension("save_shards", "scale", "a trace of shards (out=)")
-            result = save_shards(traces, out, shard=None)
+            imported_trace = save_shards(traces, out_folder, shard=None)
         _warn(settings, counts, directions)
-    return result
+    return imported_trace
 
 
-def _shared_meta(name: str, counts: ImportCounts) -> dict[str, Any]:
+def _shared_meta(corpus_name: str, counts: ImportCounts) -> dict[str, Any]:
     """Part of the meta that all shards share."""
-    rows = sorted((chunk_id, own.hex()) for chunk_id, own in counts.documents.items())
+    document_hashes = sorted(
+        (chunk_id, document_hash.hex()) for chunk_id, document_hash in counts.documents.items()
+    )
     return {
         "schema_version": SCHEMA_VERSION,
-        "corpus": name,
-        "corpus_hash": digest(canonical_json([name, rows]), 64),
-        "n_chunks": len(rows),
-        "parameters": {"score": None, "arms": [name]},
+        "corpus": corpus_name,
+        "corpus_hash": digest(canonical_json([corpus_name, document_hashes]), 64),
+        "n_chunks": len(document_hashes),
+        "parameters": {"score": None, "arms": [corpus_name]},
         "gates_off": list(CAN_BE_OFF),
     }
 
 
 def trace_of_files(
-    files: Sequence[StoredRows],
-    shared: Mapping[str, Any],
+    row_files: Sequence[StoredRows],
+    shared_meta: Mapping[str, Any],
     directions: Mapping[str, str],
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
     requests = sorted(
-        chain.from_iterable(_REQUESTS.validate_json(bytes(file())) for file in files), key=_time
+        chain.from_iterable(
+            _REQUESTS_ADAPTER.validate_json(bytes(read_rows())) for read_rows in row_files
+        ),
+        key=_request_time,
     )
     cases = tuple(_case(request, settings) for request in requests)
-    documents: dict[str, SpanDocument] = {}
+    documents_by_id: dict[str, SpanDocument] = {}
     for hit in chain.from_iterable(request.hits for request in requests):
-        documents.setdefault(hit.document.id, hit.document)
+        documents_by_id.setdefault(hit.document.id, hit.document)
     chunks = tuple(
-        Chunk(own.id, own.text, own.source or flat_name(own.id), own.page)
-        for own in documents.values()
+        Chunk(document.id, document.text, document.source or flat_name(document.id), document.page)
+        for document in documents_by_id.values()
     )
-    number = {name: place for place, name in enumerate(documents)}
+    document_numbers = {
+        document_id: document_index for document_index, document_id in enumerate(documents_by_id)
+    }
     # the hits of a case stand in their final order: [Q, A, D, K] of one arm and one depth
-    lengths = np.array([len(request.hits) for request in requests])
-    places = np.arange(max(*lengths, 1), dtype=np.int32)
-    is_hit = (places < lengths[:, None])[:, None, None]
-    chunk = np.full(is_hit.shape, -1, np.int32)
-    chunk[is_hit] = [number[hit.document.id] for request in requests for hit in request.hits]
-    hits = Hits(
-        chunk=chunk,
-        rank=np.where(is_hit, places, np.int32(-1)),
+    hit_counts = np.array([len(request.hits) for request in requests])
+    hit_ranks = np.arange(max(*hit_counts, 1), dtype=np.int32)
+    is_hit = (hit_ranks < hit_counts[:, None])[:, None, None]
+    chunk_numbers = np.full(is_hit.shape, -1, np.int32)
+    chunk_numbers[is_hit] = [
+        document_numbers[hit.document.id] for request in requests for hit in request.hits
+    ]
+    trace_hits = Hits(
+        chunk=chunk_numbers,
+        rank=np.where(is_hit, hit_ranks, np.int32(-1)),
         n_reranked=np.zeros(is_hit.shape[:3], np.int32),
         **{field_name: np.full(is_hit.shape, np.nan) for field_name in FLOAT_FIELDS},
     )
-    meta = {
-        **shared,
+    trace_meta = {
+        **shared_meta,
         "cases_hash": hash_cases(cases),
         "command": f"trace_from_spans(…, name={settings.name!r})",
     }
-    fields: dict[str, Any] = {
+    trace_fields: dict[str, Any] = {
         "cases": cases,
         "chunks": chunks,
         "arms": (settings.name,),
-        "hits": hits,
-        "meta": meta,
+        "hits": trace_hits,
+        "meta": trace_meta,
     }
-    meta["fingerprint"] = content_hash(TraceData(**fields))[:16]
-    patterns = pattern_hits(cases, chunks, PolicyData.from_mapping().pattern_lists)
-    trace = Trace(**fields, pattern_hits=patterns)
-    for signal, higher in directions.items():
-        scores = [
+    trace_meta["fingerprint"] = content_hash(TraceData(**trace_fields))[:16]
+    matched_patterns = pattern_hits(cases, chunks, PolicyData.from_mapping().pattern_lists)
+    trace = Trace(**trace_fields, pattern_hits=matched_patterns)
+    for signal, direction in directions.items():
+        first_scores = [
             getattr(request.hits[0], SIGNALS[signal]) if request.hits else np.nan
             for request in requests
         ]
         trace = trace.with_signal(
-            signal, np.array(scores), higher=higher, unit="score", source="spans"
+            signal, np.array(first_scores), higher=direction, unit="score", source="spans"
         )
     return trace
 
 
 def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
     """Say what an import left out, merged and mapped, score directions, and which gates are off."""
-    changed = +counts.tallies["changed"]
+    changed_documents = +counts.tallies["changed"]
     counts.add(
         "documents have several texts or sources, of which the first counts",
-        min(changed, default=""),
-        len(changed),
+        min(changed_documents, default=""),
+        len(changed_documents),
     )
-    missing = settings.by_id.keys() - counts.tallies["matched"].keys()
+    unmatched_cases = settings.by_id.keys() - counts.tallies["matched"].keys()
     counts.add(
         f"of {len(settings.by_id):,} cases are of no request and are left out",
-        min(missing, default=""),
-        len(missing),
+        min(unmatched_cases, default=""),
+        len(unmatched_cases),
     )
-    guesses = map(counts.direction_sentence, directions.keys() - settings.higher.keys())
-    gates = ", ".join(f"signals.{signal}" for signal in directions) or "none, no score was logged"
-    off = f"no distance is logged, so {', '.join(CAN_BE_OFF)} are off; gates of signals: {gates}"
-    for note in filter(None, (counts.sentence(), *sorted(guesses), off)):
-        warn_user(f"{settings.name}: {note}.")
+    guessed_directions = map(counts.direction_sentence, directions.keys() - settings.higher.keys())
+    gate_names = (
+        ", ".join(f"signals.{signal}" for signal in directions) or "none, no score was logged"
+    )
+    off_note = (
+        f"no distance is logged, so {', '.join(CAN_BE_OFF)} are off; gates of signals: {gate_names}"
+    )
+    for import_note in filter(None, (counts.sentence(), *sorted(guessed_directions), off_note)):
+        warn_user(f"{settings.name}: {import_note}.")

@@ -17,20 +17,22 @@ from typing import IO, Any, NamedTuple
 from raglab.extensions.imports.import_counts import ImportCounts
 from raglab.store.files import Where, input_error
 
-LONGEST_LINE = 64 << 20  # characters of a value on one line; a longer one is left out and counted
-LONGEST_VALUE = 256 << 20  # characters of a value over several lines
-MOST_BRACKETS = 4 << 20  # that open objects and lists in such a value: its memory by its size
-PIECE_BYTES = 16 << 20  # of a file that one worker reads at a time
-EVALUATION = "gen_ai.evaluation.result"  # name of an event
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz")
-_BLOCK = 1 << 20  # bytes that are read at once
-_BLANK = re.compile(r"[ \t\r\n]*")
-_INTEGER = re.compile(r"-?[0-9]{1,4000}")
-_DECODER = json.JSONDecoder()
-_DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile)
+MAX_LINE_LENGTH = (
+    64 << 20
+)  # characters of a value on one line; a longer one is left out and counted
+MAX_VALUE_LENGTH = 256 << 20  # characters of a value over several lines
+MAX_BRACKETS = 4 << 20  # that open objects and lists in such a value: its memory by its size
+BYTES_PER_PIECE = 16 << 20  # of a file that one worker reads at a time
+EVALUATION_EVENT = "gen_ai.evaluation.result"  # name of an event
+SPAN_SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz")
+_BLOCK_BYTES = 1 << 20  # bytes that are read at once
+_BLANK_RUN = re.compile(r"[ \t\r\n]*")
+_INTEGER_TEXT = re.compile(r"-?[0-9]{1,4000}")
+_JSON_DECODER = json.JSONDecoder()
+_DAMAGE_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 _NO_TIME = "spans have no time that can be read"
 _GUESSED_UNIT = "times are in seconds, milliseconds or microseconds, as their size tells"
-_LISTS = (
+_LIST_FIELDS = (
     "resourcespans",
     "scopespans",
     "instrumentationlibraryspans",
@@ -42,7 +44,7 @@ _LISTS = (
     "result",
 )
 # what other tools write, by a name that it alone has, and the way in
-_FORMS = {
+_FOREIGN_FORMS = {
     "info": "traces of MLflow; read them by trace_from_mlflow",
     "operationname": "spans of Jaeger; export OTLP JSON",
     "localendpoint": "spans of Zipkin; export OTLP JSON",
@@ -106,154 +108,191 @@ def pieces(source: str | Path | Iterable[str | Path], counts: ImportCounts) -> l
       InputError: no such file, or a folder without files.
       TypeError: a source that is no path.
     """
-    listed = [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
+    source_entries = (
+        [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
+    )
     return [
-        piece for entry in listed for path in _files(entry, counts) for piece in _pieces_of(path)
+        file_piece
+        for source_entry in source_entries
+        for file_path in _files(source_entry, counts)
+        for file_piece in _pieces_of(file_path)
     ]
 
 
-def _files(entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - whatever a user wrote
-    place = Path(entry)
-    if place.is_file():
-        return [place]
-    paths = place.rglob("*") if entry != "" else ()
-    within = [path for path in paths if path.is_file() and path.name[0] != "."]
-    files = sorted(path for path in within if path.suffix.lower() in SUFFIXES)
-    if not files:
+def _files(source_entry: Any, counts: ImportCounts) -> list[Path]:  # noqa: ANN401 - whatever a user wrote
+    source_path = Path(source_entry)
+    if source_path.is_file():
+        return [source_path]
+    found_paths = source_path.rglob("*") if source_entry != "" else ()
+    visible_files = [
+        file_path for file_path in found_paths if file_path.is_file() and file_path.name[0] != "."
+    ]
+    span_files = sorted(
+        file_path for file_path in visible_files if file_path.suffix.lower() in SPAN_SUFFIXES
+    )
+    if not span_files:
         raise input_error(
-            Where(str(place)),
-            f"source must be a file of spans, or a folder of {', '.join(SUFFIXES)}",
+            Where(str(source_path)),
+            f"source must be a file of spans, or a folder of {', '.join(SPAN_SUFFIXES)}",
             "correct the path",
             "no such file",
         )
-    unread = sorted({*within} - {*files})
+    unread_files = sorted({*visible_files} - {*span_files})
     counts.add(
         "files of a folder have another ending and are not read",
-        "".join(path.name for path in unread[:1]),
-        len(unread),
+        "".join(file_path.name for file_path in unread_files[:1]),
+        len(unread_files),
     )
-    return files
+    return span_files
 
 
-def _open(path: Path) -> IO[bytes]:
-    with path.open("rb") as stream:
-        is_gzip = stream.read(2) == b"\x1f\x8b"
+def _open(file_path: Path) -> IO[bytes]:
+    with file_path.open("rb") as file_stream:
+        is_gzip = file_stream.read(2) == b"\x1f\x8b"
     # reads as a file
-    return gzip.open(path) if is_gzip else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(file_path) if is_gzip else file_path.open("rb")  # type: ignore[return-value]
 
 
-def _pieces_of(path: Path) -> Iterator[FilePiece]:
+def _pieces_of(file_path: Path) -> Iterator[FilePiece]:
     """Pieces of a file. A first line that ends as a value tells that each value has its line."""
-    with _open(path) as stream:
-        if isinstance(stream, gzip.GzipFile) or not (
-            stream.readline(PIECE_BYTES).rstrip().endswith((b"}", b"]"))
+    with _open(file_path) as file_stream:
+        if isinstance(file_stream, gzip.GzipFile) or not (
+            file_stream.readline(BYTES_PER_PIECE).rstrip().endswith((b"}", b"]"))
         ):
-            yield FilePiece(path)
+            yield FilePiece(file_path)
             return
-        start, line = stream.seek(0), 1
-        while block := stream.read(PIECE_BYTES) + stream.readline(LONGEST_LINE):
-            yield FilePiece(path, start, stream.tell(), line)
-            start, line = stream.tell(), line + block.count(b"\n")
+        piece_start, first_line = file_stream.seek(0), 1
+        while line_block := file_stream.read(BYTES_PER_PIECE) + file_stream.readline(
+            MAX_LINE_LENGTH
+        ):
+            yield FilePiece(file_path, piece_start, file_stream.tell(), first_line)
+            piece_start, first_line = file_stream.tell(), first_line + line_block.count(b"\n")
 
 
 # --- JSON values
 
 
-def _blocks(piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
+def _blocks(file_piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
     """Text of a piece, as much at once as is read at once."""
-    decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
-    with _open(piece.path) as stream:
-        stream.seek(piece.start)
+    decode_block = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
+    with _open(file_piece.path) as file_stream:
+        file_stream.seek(file_piece.start)
         while True:
-            size = min(_BLOCK, piece.end - stream.tell())
+            read_size = min(_BLOCK_BYTES, file_piece.end - file_stream.tell())
             try:
-                content = stream.read1(size)  # type: ignore[attr-defined]
-            except _DAMAGES:
+                block_bytes = file_stream.read1(read_size)  # type: ignore[attr-defined]
+            except _DAMAGE_ERRORS:
                 counts.add(
                     "gzipped files are cut off or damaged, and what follows is left out",
-                    piece.path.name,
+                    file_piece.path.name,
                 )
                 return
-            if text := decode(content, not content):
-                yield text
-            if not content:
+            if block_text := decode_block(block_bytes, not block_bytes):
+                yield block_text
+            if not block_bytes:
                 return
 
 
-def _more(blocks: Iterator[str], size: int) -> str:
+def _more(blocks: Iterator[str], n_characters: int) -> str:
     """At least so many characters of the next blocks, or all that are left."""
-    texts = []
-    while size > 0 and (block := next(blocks, "")):
-        texts.append(block)
-        size -= len(block)
-    return "".join(texts)
+    block_texts = []
+    while n_characters > 0 and (block_text := next(blocks, "")):
+        block_texts.append(block_text)
+        n_characters -= len(block_text)
+    return "".join(block_texts)
 
 
-def _values(piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]:
+def _values(file_piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, str]]:
     """JSON values of a piece, each with its place; text that is none is counted by its lines.
 
     A value that its line does not end is read again with twice as many characters, up to the end of
     a line, so the time is linear. Behind an error reading goes on with the line of the error, or
     with the next one where the value began on that line.
     """
-    blocks, text, start, line, size = _blocks(piece, counts), "", 0, piece.line, 0
+    text_blocks, buffer, value_start, line_number, min_size = (
+        _blocks(file_piece, counts),
+        "",
+        0,
+        file_piece.line,
+        0,
+    )
     while True:
-        begin = _BLANK.match(text, start).end()  # type: ignore[union-attr]
-        line += text.count("\n", start, begin)
-        if begin == len(text):
-            text, start = _more(blocks, 1), 0
-            if not text:
+        text_start = _BLANK_RUN.match(buffer, value_start).end()  # type: ignore[union-attr]
+        line_number += buffer.count("\n", value_start, text_start)
+        if text_start == len(buffer):
+            buffer, value_start = _more(text_blocks, 1), 0
+            if not buffer:
                 return
             continue
-        limit = LONGEST_VALUE if size else LONGEST_LINE
-        text, start, stop = _with_lines(text, begin, size, limit, blocks)
-        window, offset = text[start:stop], 0
-        if len(window) > limit or sum(map(window.count, "{[")) > MOST_BRACKETS:
-            most = f"{limit >> 20} MiB or 4 million brackets"
-            if size:
+        max_length = MAX_VALUE_LENGTH if min_size else MAX_LINE_LENGTH
+        buffer, value_start, window_end = _with_lines(
+            buffer, text_start, min_size, max_length, text_blocks
+        )
+        value_window, window_offset = buffer[value_start:window_end], 0
+        if len(value_window) > max_length or sum(map(value_window.count, "{[")) > MAX_BRACKETS:
+            limit_text = f"{max_length >> 20} MiB or 4 million brackets"
+            if min_size:
                 raise input_error(
-                    Where(str(piece.path)),
-                    f"a JSON document must have at most {most}",
+                    Where(str(file_piece.path)),
+                    f"a JSON document must have at most {limit_text}",
                     "export JSON lines, a span or batch a line",
                     "more",
                 )
-            counts.add(f"lines of more than {most} are left out", f"{piece.path.name}, line {line}")
-            start = stop
-            while start == len(text) and (text := _more(blocks, 1)):
-                start = text.find("\n") % (len(text) + 1)  # its end, where there is no line feed
+            counts.add(
+                f"lines of more than {limit_text} are left out",
+                f"{file_piece.path.name}, line {line_number}",
+            )
+            value_start = window_end
+            while value_start == len(buffer) and (buffer := _more(text_blocks, 1)):
+                value_start = buffer.find("\n") % (
+                    len(buffer) + 1
+                )  # its end, where there is no line feed
             continue
         try:
-            while offset < len(window):
-                value, end = _DECODER.raw_decode(window, offset)
-                yield value, f"{piece.path.name}, line {line}"
-                end = _BLANK.match(window, end).end()  # type: ignore[union-attr]
-                line, offset = line + window.count("\n", offset, end), end
-        except (ValueError, RecursionError) as error:
+            while window_offset < len(value_window):
+                json_value, value_end = _JSON_DECODER.raw_decode(value_window, window_offset)
+                yield json_value, f"{file_piece.path.name}, line {line_number}"
+                value_end = _BLANK_RUN.match(value_window, value_end).end()  # type: ignore[union-attr]
+                line_number, window_offset = (
+                    line_number + value_window.count("\n", window_offset, value_end),
+                    value_end,
+                )
+        except (ValueError, RecursionError) as json_error:
             # the last character of what is too deep, or a number with too many digits
-            fault = getattr(error, "pos", -1)
-            if fault == len(window) and stop < len(text):
-                start, size = start + offset, 2 * (len(window) - offset)
+            error_offset = getattr(json_error, "pos", -1)
+            if error_offset == len(value_window) and window_end < len(buffer):
+                value_start, min_size = (
+                    value_start + window_offset,
+                    2 * (len(value_window) - window_offset),
+                )
                 continue
-            resume = max(offset, window.rfind("\n", offset, fault % len(window)))
-            end = window.find("\n", resume) % (len(window) + 1)
-            lines = window.count("\n", offset, end)
-            counts.add(
-                "lines are no JSON and are left out", f"{piece.path.name}, line {line}", lines + 1
+            resume_offset = max(
+                window_offset,
+                value_window.rfind("\n", window_offset, error_offset % len(value_window)),
             )
-            line, offset = line + lines, end
-        start, size = start + offset, 0
+            value_end = value_window.find("\n", resume_offset) % (len(value_window) + 1)
+            n_lines = value_window.count("\n", window_offset, value_end)
+            counts.add(
+                "lines are no JSON and are left out",
+                f"{file_piece.path.name}, line {line_number}",
+                n_lines + 1,
+            )
+            line_number, window_offset = line_number + n_lines, value_end
+        value_start, min_size = value_start + window_offset, 0
 
 
 def _with_lines(
-    text: str, start: int, size: int, limit: int, blocks: Iterator[str]
+    buffer: str, text_start: int, min_size: int, max_length: int, text_blocks: Iterator[str]
 ) -> tuple[str, int, int]:
     """Text with lines of at least so many characters from a place on; the place, and their end."""
-    while (stop := text.find("\n", start + size)) < 0:
-        length = len(text) - start
-        if length > limit or not (more := _more(blocks, min(length, limit + 1 - length))):
-            return text, start, len(text)
-        text, start = text[start:] + more, 0
-    return text, start, stop
+    while (line_end := buffer.find("\n", text_start + min_size)) < 0:
+        text_length = len(buffer) - text_start
+        if text_length > max_length or not (
+            next_text := _more(text_blocks, min(text_length, max_length + 1 - text_length))
+        ):
+            return buffer, text_start, len(buffer)
+        buffer, text_start = buffer[text_start:] + next_text, 0
+    return buffer, text_start, line_end
 
 
 # --- spans
@@ -261,91 +300,112 @@ def _with_lines(
 
 def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
     """Fields by the letters of their names: `traceId`, `trace_id`, `context.trace_id` are one."""
-    context = record.get("context")
-    named = {**record, **context} if isinstance(context, dict) else record
+    span_context = record.get("context")
+    named_fields = {**record, **span_context} if isinstance(span_context, dict) else record
     return {
-        name.removeprefix("context.").replace("_", "").lower(): value
-        for name, value in named.items()
+        field_name.removeprefix("context.").replace("_", "").lower(): field_value
+        for field_name, field_value in named_fields.items()
     }
 
 
-def read_spans(piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
+def read_spans(file_piece: FilePiece, counts: ImportCounts) -> Iterator[LoggedSpan]:
     """Spans of a piece of a file: of its batches, lists and spans, one value in memory at a time.
 
     Lists within lists are walked without recursion.
 
     Args:
-      piece: to read.
+      file_piece: to read.
       counts: gets what cannot be read.
 
     Raises:
       InputError: a value over several lines of more than 256 MiB or 4 million brackets.
     """
-    for value, place in _values(piece, counts):
-        waiting: list[tuple[Any, dict[str, Any]]] = [(value, {})]
-        while waiting:
-            entry, resource = waiting.pop()
-            if isinstance(entry, list):
-                waiting.extend((part, resource) for part in reversed(entry))
+    for json_value, value_place in _values(file_piece, counts):
+        waiting_entries: list[tuple[Any, dict[str, Any]]] = [(json_value, {})]
+        while waiting_entries:
+            json_entry, resource_attributes = waiting_entries.pop()
+            if isinstance(json_entry, list):
+                waiting_entries.extend(
+                    (entry_part, resource_attributes) for entry_part in reversed(json_entry)
+                )
                 continue
-            fields = _fields(entry) if isinstance(entry, dict) else {}
-            form = "columns" if isinstance(fields.get("traceid"), dict) else ""
-            form = next((name for name in _FORMS if name in fields), form)
-            about = fields.get("resource")
-            if isinstance(about, dict):
-                resource = plain_attributes(about.get("attributes"), place, counts)
-            is_span = "traceid" in fields and "spans" not in fields
-            lists = [] if is_span else [fields[name] for name in _LISTS if name in fields]
-            if form:
-                counts.add(f"values are {_FORMS[form]}", place)
-            elif lists:
-                waiting.extend((part, resource) for part in reversed(lists))
-            elif span := _span(fields, entry, resource, place, counts):
-                yield span
+            entry_fields = _fields(json_entry) if isinstance(json_entry, dict) else {}
+            foreign_form = "columns" if isinstance(entry_fields.get("traceid"), dict) else ""
+            foreign_form = next(
+                (field_name for field_name in _FOREIGN_FORMS if field_name in entry_fields),
+                foreign_form,
+            )
+            resource_field = entry_fields.get("resource")
+            if isinstance(resource_field, dict):
+                resource_attributes = plain_attributes(
+                    resource_field.get("attributes"), value_place, counts
+                )
+            is_span = "traceid" in entry_fields and "spans" not in entry_fields
+            entry_lists = (
+                []
+                if is_span
+                else [
+                    entry_fields[field_name]
+                    for field_name in _LIST_FIELDS
+                    if field_name in entry_fields
+                ]
+            )
+            if foreign_form:
+                counts.add(f"values are {_FOREIGN_FORMS[foreign_form]}", value_place)
+            elif entry_lists:
+                waiting_entries.extend(
+                    (entry_part, resource_attributes) for entry_part in reversed(entry_lists)
+                )
+            elif logged_span := _span(
+                entry_fields, json_entry, resource_attributes, value_place, counts
+            ):
+                yield logged_span
             else:
-                counts.add("values are no spans with a trace id and are left out", place)
+                counts.add("values are no spans with a trace id and are left out", value_place)
 
 
 def _span(
-    fields: Mapping[str, Any],
+    span_fields: Mapping[str, Any],
     record: Any,  # noqa: ANN401 - of JSON
-    resource: Mapping[str, Any],
-    place: str,
+    resource_attributes: Mapping[str, Any],
+    span_place: str,
     counts: ImportCounts,
 ) -> LoggedSpan | None:
     """A span of OTLP, of an SDK's JSON or of a row of Phoenix; None where it has no trace id."""
-    trace_id = _id(fields.get("traceid"))
+    trace_id = _id(span_fields.get("traceid"))
     if not trace_id:
         return None
-    attributes = plain_attributes(fields.get("attributes"), place, counts) or {
-        name.removeprefix("attributes."): value
-        for name, value in record.items()
-        if name.startswith("attributes.")
+    attributes = plain_attributes(span_fields.get("attributes"), span_place, counts) or {
+        attribute_name.removeprefix("attributes."): attribute_value
+        for attribute_name, attribute_value in record.items()
+        if attribute_name.startswith("attributes.")
     }
-    attributes = {**resource, "span_kind": fields.get("spankind"), **attributes}
-    status = fields.get("statuscode", fields.get("status"))
-    if isinstance(status, dict):
-        status = status.get("code") or status.get("status_code")
-    start, remark = time_of(fields.get("starttimeunixnano") or fields.get("starttime"))
-    if remark:
-        counts.add(remark, place)
+    attributes = {**resource_attributes, "span_kind": span_fields.get("spankind"), **attributes}
+    span_status = span_fields.get("statuscode", span_fields.get("status"))
+    if isinstance(span_status, dict):
+        span_status = span_status.get("code") or span_status.get("status_code")
+    start_time, time_remark = time_of(
+        span_fields.get("starttimeunixnano") or span_fields.get("starttime")
+    )
+    if time_remark:
+        counts.add(time_remark, span_place)
     return LoggedSpan(
         trace_id,
-        _id(fields.get("spanid")),
-        _id(fields.get("parentspanid") or fields.get("parentid")),
-        start,
+        _id(span_fields.get("spanid")),
+        _id(span_fields.get("parentspanid") or span_fields.get("parentid")),
+        start_time,
         attributes,
         tuple(
-            plain_attributes(row.get("attributes"), place, counts)
-            for row in objects(fields.get("events"))
-            if row.get("name") == EVALUATION
+            plain_attributes(event.get("attributes"), span_place, counts)
+            for event in objects(span_fields.get("events"))
+            if event.get("name") == EVALUATION_EVENT
         ),
-        str(status).upper().endswith(("2", "ERROR")),
+        str(span_status).upper().endswith(("2", "ERROR")),
     )
 
 
-def _id(value: Any) -> str:  # noqa: ANN401 - of JSON
-    return str(value or "").removeprefix("0x") if isinstance(value, str | int) else ""
+def _id(raw_id: Any) -> str:  # noqa: ANN401 - of JSON
+    return str(raw_id or "").removeprefix("0x") if isinstance(raw_id, str | int) else ""
 
 
 def time_of(value: Any) -> tuple[int, str]:  # noqa: ANN401 - of JSON
@@ -388,35 +448,43 @@ def plain_attributes(attributes: Any, place: str, counts: ImportCounts) -> dict[
     """
     if isinstance(attributes, dict):
         return attributes
-    values = {
-        str(row["key"]): _plain_value(row.get("value"))
-        for row in objects(attributes)
-        if "key" in row
+    plain_values = {
+        str(attribute["key"]): _plain_value(attribute.get("value"))
+        for attribute in objects(attributes)
+        if "key" in attribute
     }
-    number = len(attributes) if isinstance(attributes, list) else attributes is not None
+    n_attributes = len(attributes) if isinstance(attributes, list) else attributes is not None
     counts.add(
         "attributes have no name, or one that stands twice, and are left out",
         place,
-        number - len(values),
+        n_attributes - len(plain_values),
     )
-    return values
+    return plain_values
 
 
 def objects(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
     """Objects of a list, none where it is no list."""
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+    return (
+        [list_entry for list_entry in value if isinstance(list_entry, dict)]
+        if isinstance(value, list)
+        else []
+    )
 
 
-def _plain_value(value: Any) -> Any:  # noqa: ANN401 - of JSON
+def _plain_value(typed_value: Any) -> Any:  # noqa: ANN401 - of JSON
     """A value of OTLP's `AnyValue` as a plain one; None where it is none."""
-    if not isinstance(value, dict):
-        return value
-    kind, content = next(iter(value.items()), ("", None))
-    if kind in {"intValue", "int_value"}:
-        return int(str(content)) if _INTEGER.fullmatch(str(content)) else None
-    if kind not in {"arrayValue", "array_value", "kvlistValue", "kvlist_value"}:
+    if not isinstance(typed_value, dict):
+        return typed_value
+    value_kind, content = next(iter(typed_value.items()), ("", None))
+    if value_kind in {"intValue", "int_value"}:
+        return int(str(content)) if _INTEGER_TEXT.fullmatch(str(content)) else None
+    if value_kind not in {"arrayValue", "array_value", "kvlistValue", "kvlist_value"}:
         return content
-    entries = content.get("values") if isinstance(content, dict) else None
-    if kind.startswith("kvlist"):
-        return plain_attributes(entries, "", ImportCounts())
-    return [_plain_value(entry) for entry in entries] if isinstance(entries, list) else []
+    value_entries = content.get("values") if isinstance(content, dict) else None
+    if value_kind.startswith("kvlist"):
+        return plain_attributes(value_entries, "", ImportCounts())
+    return (
+        [_plain_value(value_entry) for value_entry in value_entries]
+        if isinstance(value_entries, list)
+        else []
+    )

@@ -29,13 +29,15 @@ from raglab.words.text import sentences
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-WORD, NAME, NUMBER = 1, 2, 3  # kinds of content words; 0 is a function word
-EXACT = 0.5  # what a word that is there counts, beside its cosine, in the choice of the sentence
-FIRST = 20  # letters by which a sentence is found in its passage
-_WORD = regex.compile(r"\d+(?:[.,]\d+)*|[\p{L}\p{M}\p{Nl}\p{No}]+")
-_ENDS = re.compile(r"[.!?…]['\"”’»)\]]*\s+$")
+WORD_KIND, NAME_KIND, NUMBER_KIND = 1, 2, 3  # kinds of content words; 0 is a function word
+EXACT_BONUS = (
+    0.5  # what a word that is there counts, beside its cosine, in the choice of the sentence
+)
+SENTENCE_PREFIX = 20  # letters by which a sentence is found in its passage
+_WORD_PATTERN = regex.compile(r"\d+(?:[.,]\d+)*|[\p{L}\p{M}\p{Nl}\p{No}]+")
+_SENTENCE_END = re.compile(r"[.!?…]['\"”’»)\]]*\s+$")
 _LOOK_BACK = 6  # characters before a word in which the end of a sentence is looked for
-_SOFT = (0.1, 0.25, 0.5)  # quantiles
+_COVERAGE_QUANTILES = (0.1, 0.25, 0.5)  # quantiles
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "coverage": (
@@ -122,9 +124,9 @@ FEATURES = tuple(name for names in GROUPS.values() for name in names)
 class WordVectors(NamedTuple):
     """Words of a text with their embeddings.
 
-    text: as it stands. keys: what each word is known by, '' of function words. kinds: `WORD`,
-    `NAME`, `NUMBER`, or 0. starts, ends: characters. sentence: number of the sentence that each
-    stands in. vectors: unit rows, [n, dim].
+    text: as it stands. keys: what each word is known by, '' of function words. kinds: `WORD_KIND`,
+    `NAME_KIND`, `NUMBER_KIND`, or 0. starts, ends: characters. sentence: number of the sentence
+    that each stands in. vectors: unit rows, [n, dim].
     """
 
     text: str
@@ -154,26 +156,29 @@ def word_vectors(text: str, spans: IntArray, tokens: NDArray[np.floating]) -> Wo
       >>> words.keys.tolist(), words.kinds.tolist(), words.vectors.tolist()
       (['rollo', 'ruled'], [1, 1], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     """
-    matches = list(_WORD.finditer(text))
-    starts = np.array([match.start() for match in matches], dtype=np.int64)
-    ends = np.array([match.end() for match in matches], dtype=np.int64)
-    sums = np.zeros((len(matches), tokens.shape[1]), np.float32)
-    if matches and len(spans):
-        word = np.searchsorted(starts, spans[:, 0], "right") - 1
-        inside = (word >= 0) & (spans[:, 0] < ends[word.clip(0)])
-        np.add.at(sums, word[inside], tokens[inside].astype(np.float32))
-    norms = np.linalg.norm(sums, axis=1)
-    keep = np.flatnonzero(norms > 0.0)
-    keys = [next(iter(line_stems(match[0])), "") for match in matches]
-    kinds = [_word_kind(key, match, text) for key, match in zip(keys, matches, strict=True)]
+    word_matches = list(_WORD_PATTERN.finditer(text))
+    word_starts = np.array([word_match.start() for word_match in word_matches], dtype=np.int64)
+    word_ends = np.array([word_match.end() for word_match in word_matches], dtype=np.int64)
+    vector_sums = np.zeros((len(word_matches), tokens.shape[1]), np.float32)
+    if word_matches and len(spans):
+        token_words = np.searchsorted(word_starts, spans[:, 0], "right") - 1
+        is_inside = (token_words >= 0) & (spans[:, 0] < word_ends[token_words.clip(0)])
+        np.add.at(vector_sums, token_words[is_inside], tokens[is_inside].astype(np.float32))
+    vector_norms = np.linalg.norm(vector_sums, axis=1)
+    kept_words = np.flatnonzero(vector_norms > 0.0)
+    word_keys = [next(iter(line_stems(word_match[0])), "") for word_match in word_matches]
+    word_kinds = [
+        _word_kind(word_key, word_match, text)
+        for word_key, word_match in zip(word_keys, word_matches, strict=True)
+    ]
     return WordVectors(
         text,
-        np.array(keys, dtype=np.str_)[keep],
-        np.array(kinds, dtype=np.int64)[keep],
-        starts[keep],
-        ends[keep],
-        (np.searchsorted(_sentence_starts(text), starts[keep], "right") - 1).clip(0),
-        sums[keep] / norms[keep, None],
+        np.array(word_keys, dtype=np.str_)[kept_words],
+        np.array(word_kinds, dtype=np.int64)[kept_words],
+        word_starts[kept_words],
+        word_ends[kept_words],
+        (np.searchsorted(_sentence_starts(text), word_starts[kept_words], "right") - 1).clip(0),
+        vector_sums[kept_words] / vector_norms[kept_words, None],
     )
 
 
@@ -182,10 +187,10 @@ def _word_kind(key: str, match: regex.Match[str], text: str) -> int:
     if not key:
         return 0
     if key[0].isdigit():
-        return NUMBER
-    before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
-    begins = not text[: match.start()].strip() or bool(_ENDS.search(before))
-    return NAME if match[0][0].isupper() and not begins else WORD
+        return NUMBER_KIND
+    text_before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
+    is_beginning = not text[: match.start()].strip() or bool(_SENTENCE_END.search(text_before))
+    return NAME_KIND if match[0][0].isupper() and not is_beginning else WORD_KIND
 
 
 def _sentence_starts(text: str) -> IntArray:
@@ -193,13 +198,13 @@ def _sentence_starts(text: str) -> IntArray:
 
     Of what cannot be found, those of the one before.
     """
-    starts, at = [0], 0
+    sentence_starts, search_start = [0], 0
     for sentence in sentences(text):
-        place = text.find(sentence[:FIRST], at)
-        if place >= 0:
-            starts.append(place)
-            at = place + 1
-    return np.unique(starts)
+        sentence_start = text.find(sentence[:SENTENCE_PREFIX], search_start)
+        if sentence_start >= 0:
+            sentence_starts.append(sentence_start)
+            search_start = sentence_start + 1
+    return np.unique(sentence_starts)
 
 
 class SentenceMatch(NamedTuple):
@@ -236,62 +241,99 @@ def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) ->
     Args:
       passages: the first hits, the best first.
     """
-    terms = _question_terms(question, passages)
-    matches = [
-        match for hit, passage in enumerate(passages) for match in _matches(terms, passage, hit)
+    question_terms = _question_terms(question, passages)
+    sentence_matches = [
+        best_match
+        for hit_number, best_passage in enumerate(passages)
+        for best_match in _matches(question_terms, best_passage, hit_number)
     ]
-    if not matches or not len(terms.keys):
+    if not sentence_matches or not len(question_terms.keys):
         return {}
-    scores = np.array(
-        [float(terms.weights @ (match.best + EXACT * match.held)) for match in matches]
+    match_scores = np.array(
+        [
+            float(question_terms.weights @ (best_match.best + EXACT_BONUS * best_match.held))
+            for best_match in sentence_matches
+        ]
     )
-    first = int(scores.round(6).argmax())  # ties in the last bits go to the earlier sentence
-    match, passage = matches[first], passages[matches[first].hit]
-    sentence = passage.part(match.at)
-    features = {
-        **_coverage(question, terms, match, passage),
-        **_margins(scores, first, np.array([candidate.hit for candidate in matches])),
-        **_focus(terms, match),
-        **_substitution(terms, match, passage),
-        **_order(terms, match, passage),
-        **_kind(question.text, terms, sentence, passage.text),
-        **_opposition(question.text, sentence, passage.text, [hit.text for hit in passages]),
+    best_index = int(
+        match_scores.round(6).argmax()
+    )  # ties in the last bits go to the earlier sentence
+    best_match, best_passage = (
+        sentence_matches[best_index],
+        passages[sentence_matches[best_index].hit],
+    )
+    sentence_text = best_passage.part(best_match.at)
+    feature_values = {
+        **_coverage(question, question_terms, best_match, best_passage),
+        **_margins(
+            match_scores, best_index, np.array([candidate.hit for candidate in sentence_matches])
+        ),
+        **_focus(question_terms, best_match),
+        **_substitution(question_terms, best_match, best_passage),
+        **_order(question_terms, best_match, best_passage),
+        **_kind(question.text, question_terms, sentence_text, best_passage.text),
+        **_opposition(
+            question.text,
+            sentence_text,
+            best_passage.text,
+            [hit_number.text for hit_number in passages],
+        ),
     }
-    return {name: float(value) for name, value in features.items()}
+    return {
+        feature_name: float(feature_value) for feature_name, feature_value in feature_values.items()
+    }
 
 
 def _question_terms(question: WordVectors, passages: Sequence[WordVectors]) -> QuestionTerms:
     """Content words of a question, all its words where it has none, with their weights."""
-    content = np.flatnonzero(question.keys != "")
-    at = content if len(content) else np.arange(len(question.keys))
-    lines = [
-        set(passage.keys[passage.sentence == n])
+    content_words = np.flatnonzero(question.keys != "")
+    term_positions = content_words if len(content_words) else np.arange(len(question.keys))
+    sentence_keys = [
+        set(passage.keys[passage.sentence == sentence_number])
         for passage in passages
-        for n in np.unique(passage.sentence)
+        for sentence_number in np.unique(passage.sentence)
     ]
-    held = Counter(key for line in lines for key in line)
-    raw = np.array([log((len(lines) + 1) / (held[key] + 0.5)) for key in question.keys[at]])
+    sentence_counts = Counter(
+        word_key for keys_of_sentence in sentence_keys for word_key in keys_of_sentence
+    )
+    raw_weights = np.array(
+        [
+            log((len(sentence_keys) + 1) / (sentence_counts[word_key] + 0.5))
+            for word_key in question.keys[term_positions]
+        ]
+    )
     return QuestionTerms(
-        at, question.keys[at], question.kinds[at], raw / max(raw.sum(), 1e-9), question.vectors[at]
+        term_positions,
+        question.keys[term_positions],
+        question.kinds[term_positions],
+        raw_weights / max(raw_weights.sum(), 1e-9),
+        question.vectors[term_positions],
     )
 
 
-def _matches(terms: QuestionTerms, passage: WordVectors, hit: int) -> list[SentenceMatch]:
+def _matches(terms: QuestionTerms, passage: WordVectors, hit_number: int) -> list[SentenceMatch]:
     """What every sentence of a passage holds of a question."""
     cosines = (terms.vectors @ passage.vectors.T).astype(np.float64)
-    same = terms.keys[:, None] == passage.keys[None, :]
-    matches = []
-    for number in np.unique(passage.sentence):
-        at = np.flatnonzero(passage.sentence == number)
-        matches.append(SentenceMatch(hit, at, cosines[:, at].max(axis=1), same[:, at].any(axis=1)))
-    return matches
+    is_same_key = terms.keys[:, None] == passage.keys[None, :]
+    sentence_matches = []
+    for sentence_number in np.unique(passage.sentence):
+        sentence_words = np.flatnonzero(passage.sentence == sentence_number)
+        sentence_matches.append(
+            SentenceMatch(
+                hit_number,
+                sentence_words,
+                cosines[:, sentence_words].max(axis=1),
+                is_same_key[:, sentence_words].any(axis=1),
+            )
+        )
+    return sentence_matches
 
 
-def _quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
+def _quantile(values: FloatArray, weights: FloatArray, weight_share: float) -> float:
     """Least value with at least that share of the weight at or below it."""
-    order = np.argsort(values, kind="stable")
-    place = np.searchsorted(weights[order].cumsum(), share * weights.sum())
-    return float(values[order][min(int(place), len(values) - 1)])
+    value_order = np.argsort(values, kind="stable")
+    quantile_index = np.searchsorted(weights[value_order].cumsum(), weight_share * weights.sum())
+    return float(values[value_order][min(int(quantile_index), len(values) - 1)])
 
 
 def _coverage(
@@ -301,60 +343,71 @@ def _coverage(
 
     The question's words, names and numbers in the sentence, and its new words.
     """
-    best, held, weights = match.best, match.held, terms.weights
-    missing, known = best[~held], best[held]
-    some_missing = missing if len(missing) else np.ones(1)
-    some_known = known if len(known) else np.zeros(1)
-    new = _new_words(terms, match, passage)
-    features = {
-        "mean": weights @ best,
-        "least": best.min(),
-        "share": weights @ held,
-        **{f"q{round(100 * share)}": _quantile(best, weights, share) for share in _SOFT},
-        "missing": len(missing),
-        "missing_weight": weights[~held].max(initial=0.0),
-        "missing_mean": some_missing.mean(),
-        "missing_least": missing.min(initial=1.0),
-        "missing_most": some_missing.max(),
-        "held_mean": some_known.mean(),
-        "held_least": some_known.min(),
+    best_cosines, is_held, term_weights = match.best, match.held, terms.weights
+    missing_cosines, held_cosines = best_cosines[~is_held], best_cosines[is_held]
+    missing_or_one = missing_cosines if len(missing_cosines) else np.ones(1)
+    held_or_zero = held_cosines if len(held_cosines) else np.zeros(1)
+    is_new = _new_words(terms, match, passage)
+    feature_values = {
+        "mean": term_weights @ best_cosines,
+        "least": best_cosines.min(),
+        "share": term_weights @ is_held,
+        **{
+            f"q{round(100 * quantile)}": _quantile(best_cosines, term_weights, quantile)
+            for quantile in _COVERAGE_QUANTILES
+        },
+        "missing": len(missing_cosines),
+        "missing_weight": term_weights[~is_held].max(initial=0.0),
+        "missing_mean": missing_or_one.mean(),
+        "missing_least": missing_cosines.min(initial=1.0),
+        "missing_most": missing_or_one.max(),
+        "held_mean": held_or_zero.mean(),
+        "held_least": held_or_zero.min(),
         "cosine": _mean_vector(question.vectors) @ _mean_vector(passage.vectors[match.at]),
         "words": len(match.at),
-        "new_words": new.sum(),
+        "new_words": is_new.sum(),
         "asked_words": len(terms.keys),
         "hit": match.hit,
     }
-    for name, kind in (("names", NAME), ("numbers", NUMBER)):
-        of_kind = terms.kinds == kind
-        features |= {
-            f"{name}_missing": (of_kind & ~held).sum(),
-            f"{name}_held": (of_kind & held).sum(),
-            f"{name}_least": best[of_kind & ~held].min(initial=1.0),
-            f"new_{name}": (passage.kinds[match.at][new] == kind).sum(),
+    for kind_name, word_kind in (("names", NAME_KIND), ("numbers", NUMBER_KIND)):
+        is_of_kind = terms.kinds == word_kind
+        feature_values |= {
+            f"{kind_name}_missing": (is_of_kind & ~is_held).sum(),
+            f"{kind_name}_held": (is_of_kind & is_held).sum(),
+            f"{kind_name}_least": best_cosines[is_of_kind & ~is_held].min(initial=1.0),
+            f"new_{kind_name}": (passage.kinds[match.at][is_new] == word_kind).sum(),
         }
-    return features
+    return feature_values
 
 
 def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    mean: NDArray[np.float32] = vectors.mean(axis=0)
-    return mean / max(float(np.linalg.norm(mean)), 1e-9)
+    mean_vector: NDArray[np.float32] = vectors.mean(axis=0)
+    return mean_vector / max(float(np.linalg.norm(mean_vector)), 1e-9)
 
 
 def _new_words(
     terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
 ) -> NDArray[np.bool_]:
     """Which words of the sentence are content that the question does not say, one for each word."""
-    keys = passage.keys[match.at]
-    return (keys != "") & ~np.isin(keys, terms.keys)
+    word_keys = passage.keys[match.at]
+    return (word_keys != "") & ~np.isin(word_keys, terms.keys)
 
 
-def _margins(scores: FloatArray, first: int, hits: IntArray) -> dict[str, Any]:
+def _margins(match_scores: FloatArray, best_index: int, hit_numbers: IntArray) -> dict[str, Any]:
     """Lead of the sentence over the next one, and over the best of other passages.
 
     1 where there is none.
     """
-    rivals = {"margin": np.delete(scores, first), "margin_hits": scores[hits != hits[first]]}
-    return {name: scores[first] - of.max() if len(of) else 1.0 for name, of in rivals.items()}
+    rival_scores = {
+        "margin": np.delete(match_scores, best_index),
+        "margin_hits": match_scores[hit_numbers != hit_numbers[best_index]],
+    }
+    return {
+        margin_name: match_scores[best_index] - scores_of_rivals.max()
+        if len(scores_of_rivals)
+        else 1.0
+        for margin_name, scores_of_rivals in rival_scores.items()
+    }
 
 
 def _focus(terms: QuestionTerms, match: SentenceMatch) -> dict[str, Any]:
@@ -380,32 +433,45 @@ def _substitution(
 
     Another name in the place of a name.
     """
-    new = _new_words(terms, match, passage)
+    is_new = _new_words(terms, match, passage)
     cosines = (terms.vectors @ passage.vectors[match.at].T).astype(np.float64)
-    kinds = passage.kinds[match.at]
-    features = {}
-    for name, kind in (("word", WORD), ("name", NAME), ("number", NUMBER)):
-        rows, columns = (terms.kinds == kind) & ~match.held, new & (kinds == kind)
-        pairs = cosines[np.ix_(rows, columns)]
-        best = pairs.max(axis=1) if pairs.size else np.zeros(0)
-        features[f"swap_{name}"] = best.max(initial=0.0)
-        features[f"swap_{name}_weight"] = terms.weights[rows] @ best if len(best) else 0.0
-    pairs = cosines[np.ix_(~match.held, new)]
-    best = pairs.max(axis=1) if pairs.size else np.full(1, np.nan)
-    weights = terms.weights[~match.held] if pairs.size else np.ones(1)
-    mean = weights @ best / max(weights.sum(), 1e-9)
-    return features | {"swap_most": best.max(), "swap_least": best.min(), "swap_mean": mean}
+    word_kinds = passage.kinds[match.at]
+    feature_values = {}
+    for kind_name, word_kind in (("word", WORD_KIND), ("name", NAME_KIND), ("number", NUMBER_KIND)):
+        is_missing, is_new_of_kind = (
+            (terms.kinds == word_kind) & ~match.held,
+            is_new & (word_kinds == word_kind),
+        )
+        paired_cosines = cosines[np.ix_(is_missing, is_new_of_kind)]
+        best_cosines = paired_cosines.max(axis=1) if paired_cosines.size else np.zeros(0)
+        feature_values[f"swap_{kind_name}"] = best_cosines.max(initial=0.0)
+        feature_values[f"swap_{kind_name}_weight"] = (
+            terms.weights[is_missing] @ best_cosines if len(best_cosines) else 0.0
+        )
+    paired_cosines = cosines[np.ix_(~match.held, is_new)]
+    best_cosines = paired_cosines.max(axis=1) if paired_cosines.size else np.full(1, np.nan)
+    missing_weights = terms.weights[~match.held] if paired_cosines.size else np.ones(1)
+    weighted_mean = missing_weights @ best_cosines / max(missing_weights.sum(), 1e-9)
+    return feature_values | {
+        "swap_most": best_cosines.max(),
+        "swap_least": best_cosines.min(),
+        "swap_mean": weighted_mean,
+    }
 
 
 def _order(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, Any]:
     """How much further apart neighbour words are in sentence than in question, log(1 + words)."""
     if len(terms.at) < 2:
         return {"shift_mean": 0.0, "shift_most": 0.0, "shift_held": nan}
-    places = (terms.vectors @ passage.vectors[match.at].T).round(5).argmax(axis=1)
-    shift = np.log1p(np.abs(np.abs(np.diff(places)) - np.diff(terms.at)))
-    both = match.held[1:] & match.held[:-1]
-    held = shift[both].mean() if both.any() else nan
-    return {"shift_mean": shift.mean(), "shift_most": shift.max(), "shift_held": held}
+    nearest_words = (terms.vectors @ passage.vectors[match.at].T).round(5).argmax(axis=1)
+    word_shifts = np.log1p(np.abs(np.abs(np.diff(nearest_words)) - np.diff(terms.at)))
+    is_held_pair = match.held[1:] & match.held[:-1]
+    held_shift = word_shifts[is_held_pair].mean() if is_held_pair.any() else nan
+    return {
+        "shift_mean": word_shifts.mean(),
+        "shift_most": word_shifts.max(),
+        "shift_held": held_shift,
+    }
 
 
 def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> dict[str, Any]:
@@ -413,16 +479,21 @@ def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> d
 
     NaN where it is open.
     """
-    kind, known = expected_kind(question), frozenset(terms.keys.tolist())
-    features = {}
-    for name, text in (("sentence", sentence), ("hit", passage)):
-        count = nan
-        if kind is not None:
-            stems = (line_stems(text[start:end]) for start, end in phrases(kind, text))
-            count = sum(not known.issuperset(some) for some in stems)
-        features[f"kind_{name}_count"] = count
-        features[f"kind_{name}"] = np.minimum(count, 1.0)
-    return features
+    asked_kind, question_keys = expected_kind(question), frozenset(terms.keys.tolist())
+    feature_values = {}
+    for text_name, searched_text in (("sentence", sentence), ("hit", passage)):
+        phrase_count = nan
+        if asked_kind is not None:
+            phrase_stems = (
+                line_stems(searched_text[phrase_start:phrase_end])
+                for phrase_start, phrase_end in phrases(asked_kind, searched_text)
+            )
+            phrase_count = sum(
+                not question_keys.issuperset(stems_of_phrase) for stems_of_phrase in phrase_stems
+            )
+        feature_values[f"kind_{text_name}_count"] = phrase_count
+        feature_values[f"kind_{text_name}"] = np.minimum(phrase_count, 1.0)
+    return feature_values
 
 
 @lru_cache(maxsize=8192)
@@ -441,33 +512,49 @@ def _opposition(
 
     Negations and antonyms of the question in sentence, passage or all passages.
     """
-    words = claim_words(question)
-    texts = {"sentence": [sentence], "hit": [passage], "hits": passages}
-    read = {name: [w for text in of for w in _claim_words(text)] for name, of in texts.items()}
+    question_words = claim_words(question)
+    texts_by_name = {"sentence": [sentence], "hit": [passage], "hits": passages}
+    words_by_name = {
+        part_name: [w for part_text in part_texts for w in _claim_words(part_text)]
+        for part_name, part_texts in texts_by_name.items()
+    }
     # signs that each word stands with, by key
-    signs: dict[str, dict[str, set[int]]] = {name: {} for name in read}
-    for name, some in read.items():
-        for word in filter(_carries_sign, some):
-            signs[name].setdefault(word.key, set()).add(word.sign)
+    signs_by_name: dict[str, dict[str, set[int]]] = {part_name: {} for part_name in words_by_name}
+    for part_name, words_of_part in words_by_name.items():
+        for claim_word in filter(_carries_sign, words_of_part):
+            signs_by_name[part_name].setdefault(claim_word.key, set()).add(claim_word.sign)
 
-    def turned(name: str, wanted: Mapping[str, int]) -> int:
-        return sum(sign not in signs[name].get(key, {sign}) for key, sign in wanted.items())
+    def turned(part_name: str, question_signs: Mapping[str, int]) -> int:
+        return sum(
+            question_sign not in signs_by_name[part_name].get(word_key, {question_sign})
+            for word_key, question_sign in question_signs.items()
+        )
 
-    poles = {word.key: word.sign for word in words if word.key.startswith("~")}
-    wanted = {word.key: word.sign for word in filter(_carries_sign, words)}
-    negations, there = (
-        sum(word.kind == NEGATION for word in some) for some in (words, read["sentence"])
+    question_poles = {
+        claim_word.key: claim_word.sign
+        for claim_word in question_words
+        if claim_word.key.startswith("~")
+    }
+    question_signs = {
+        claim_word.key: claim_word.sign for claim_word in filter(_carries_sign, question_words)
+    }
+    question_negations, sentence_negations = (
+        sum(claim_word.kind == NEGATION for claim_word in words_of_part)
+        for words_of_part in (question_words, words_by_name["sentence"])
     )
     return {
-        "negations": negations,
-        "negations_sentence": there,
-        "negations_differ": abs(negations - there),
-        "negations_hit": any(word.kind == NEGATION for word in read["hit"]),
-        "poles_turned": turned("sentence", poles),
-        "poles_missing": len(poles.keys() - signs["sentence"].keys()),
-        "poles_both": sum(-sign in signs["hit"].get(key, ()) for key, sign in poles.items()),
-        "poles_missing_hits": len(poles.keys() - signs["hits"].keys()),
-        **{f"turned_{name}": turned(name, wanted) for name in signs},
+        "negations": question_negations,
+        "negations_sentence": sentence_negations,
+        "negations_differ": abs(question_negations - sentence_negations),
+        "negations_hit": any(claim_word.kind == NEGATION for claim_word in words_by_name["hit"]),
+        "poles_turned": turned("sentence", question_poles),
+        "poles_missing": len(question_poles.keys() - signs_by_name["sentence"].keys()),
+        "poles_both": sum(
+            -question_sign in signs_by_name["hit"].get(word_key, ())
+            for word_key, question_sign in question_poles.items()
+        ),
+        "poles_missing_hits": len(question_poles.keys() - signs_by_name["hits"].keys()),
+        **{f"turned_{part_name}": turned(part_name, question_signs) for part_name in signs_by_name},
     }
 
 
@@ -489,18 +576,26 @@ def retrieval_features(
       ... )
       (0.75, 0.25, 0.5, 0.5)
     """
-    scores = [np.array(some or (nan,), dtype=np.float64) for some in (cosine, l2, s_rerank)]
-    by_cosine, near, reranked = np.sort(scores[0])[::-1], np.sort(scores[1]), scores[2]
-    features = {
-        "cosine_first": scores[0][0],
-        "cosine_most": by_cosine[0],
-        "cosine_mean": by_cosine.mean(),
-        "cosine_spread": by_cosine.std(),
-        "cosine_lead": by_cosine[0] - [*by_cosine, nan][1],
-        "l2_lead": [*near, nan][1] - near[0],
-        "rerank_first": reranked[0],
-        "rerank_lead": reranked[0] - [*reranked, nan][1],
-        "rerank_mean": reranked.mean(),
+    score_arrays = [
+        np.array(hit_scores or (nan,), dtype=np.float64) for hit_scores in (cosine, l2, s_rerank)
+    ]
+    sorted_cosines, sorted_distances, rerank_scores = (
+        np.sort(score_arrays[0])[::-1],
+        np.sort(score_arrays[1]),
+        score_arrays[2],
+    )
+    feature_values = {
+        "cosine_first": score_arrays[0][0],
+        "cosine_most": sorted_cosines[0],
+        "cosine_mean": sorted_cosines.mean(),
+        "cosine_spread": sorted_cosines.std(),
+        "cosine_lead": sorted_cosines[0] - [*sorted_cosines, nan][1],
+        "l2_lead": [*sorted_distances, nan][1] - sorted_distances[0],
+        "rerank_first": rerank_scores[0],
+        "rerank_lead": rerank_scores[0] - [*rerank_scores, nan][1],
+        "rerank_mean": rerank_scores.mean(),
         "hits": len(cosine),
     }
-    return {name: float(value) for name, value in features.items()}
+    return {
+        feature_name: float(feature_value) for feature_name, feature_value in feature_values.items()
+    }

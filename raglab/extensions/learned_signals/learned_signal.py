@@ -30,8 +30,8 @@ from raglab.extensions.learned_signals.evidence_features import (
     word_vectors,
 )
 from raglab.extensions.learned_signals.score_models import (
-    DEPTHS,
-    STRENGTHS,
+    PENALTY_STRENGTHS,
+    TREES_BY_DEPTH,
     BoolArray,
     FloatArray,
     IntArray,
@@ -70,21 +70,21 @@ TARGETS: Mapping[str, str] = {
     "answerable": "ok against refuse, by label; ambiguous cases are left out",
     "right": "cases that would be answered right against all others",
 }
-NEEDS = ("query", "hits.text", "hits.cosine", "hits.l2", "hits.s_rerank")
-HITS = 10  # whose scores are read
-PASSAGES = 4  # of them, whose texts are read
-BATCH = 64
-FOLDS = 5
+SIGNAL_INPUTS = ("query", "hits.text", "hits.cosine", "hits.l2", "hits.s_rerank")
+SCORED_HITS = 10  # whose scores are read
+READ_PASSAGES = 4  # of them, whose texts are read
+CASES_PER_BATCH = 64
+DEFAULT_FOLDS = 5
 # of `Case.extra`: cases of one stand in one fold
 GROUP_KEYS = ("article", "document", "conversation_id")
-FORMAT = 1  # of the file; to be raised too with every change of what a feature measures
-MOST_BYTES = 2**26  # of the file
-WHOLE = tuple(GROUPS)
+SIGNAL_FORMAT = 1  # of the file; to be raised too with every change of what a feature measures
+MAX_SIGNAL_BYTES = 2**26  # of the file
+ALL_GROUPS = tuple(GROUPS)
 RECIPES = (  # the simpler first
-    *(Recipe(("retrieval",), "logistic", strength) for strength in STRENGTHS),
-    *(Recipe(("coverage", "retrieval"), "logistic", strength) for strength in STRENGTHS),
-    *(Recipe(WHOLE, "logistic", strength) for strength in STRENGTHS),
-    *(Recipe(WHOLE, "trees", float(depth)) for depth in DEPTHS),
+    *(Recipe(("retrieval",), "logistic", strength) for strength in PENALTY_STRENGTHS),
+    *(Recipe(("coverage", "retrieval"), "logistic", strength) for strength in PENALTY_STRENGTHS),
+    *(Recipe(ALL_GROUPS, "logistic", strength) for strength in PENALTY_STRENGTHS),
+    *(Recipe(ALL_GROUPS, "trees", float(depth)) for depth in TREES_BY_DEPTH),
 )
 
 
@@ -119,40 +119,52 @@ class EvidenceReader:
         """
         questions = self._words(list(dict.fromkeys(rows["query"])), query=True)
         passages = self._words(
-            list(dict.fromkeys(text for of in rows["hits.text"] for text in of[:PASSAGES])),
+            list(
+                dict.fromkeys(
+                    passage_text
+                    for hit_texts in rows["hits.text"]
+                    for passage_text in hit_texts[:READ_PASSAGES]
+                )
+            ),
             query=False,
         )
-        features = np.full((len(rows), len(FEATURES)), np.nan)
-        columns = [rows[name] for name in NEEDS]
-        for row, (query, texts, *scores) in enumerate(zip(*columns, strict=True)):
-            values = evidence_features(
-                questions[query], [passages[text] for text in texts[:PASSAGES]]
+        feature_table = np.full((len(rows), len(FEATURES)), np.nan)
+        input_columns = [rows[column_name] for column_name in SIGNAL_INPUTS]
+        for case_index, (question, passage_texts, *hit_scores) in enumerate(
+            zip(*input_columns, strict=True)
+        ):
+            feature_values = evidence_features(
+                questions[question],
+                [passages[passage_text] for passage_text in passage_texts[:READ_PASSAGES]],
             )
-            if values:
-                values |= retrieval_features(*scores)
-                features[row] = [values[name] for name in FEATURES]
-        return features
+            if feature_values:
+                feature_values |= retrieval_features(*hit_scores)
+                feature_table[case_index] = [
+                    feature_values[column_name] for column_name in FEATURES
+                ]
+        return feature_table
 
     def _words(self, texts: list[str], *, query: bool) -> dict[str, WordVectors]:
         """Words of texts by text; questions are encoded with the model's prompt of questions."""
         prompts = self.encoder.prompts
         # the cache keeps what is encoded as a passage
         if query and prompts.query != prompts.passage:
-            tokens = self.encoder.tokens(texts, query=True)
+            vectors_by_text = self.encoder.tokens(texts, query=True)
         else:
-            tokens = embed(self.encoder, texts, self.cache, tokens=True).tokens or []
+            vectors_by_text = embed(self.encoder, texts, self.cache, tokens=True).tokens or []
         words_by_text = {}
-        for text, span, token in zip(
-            texts, self.encoder.spans(texts, query=query), tokens, strict=True
+        for text, token_spans, token_vectors in zip(
+            texts, self.encoder.spans(texts, query=query), vectors_by_text, strict=True
         ):
-            if len(span) != len(token):
-                mismatch = f"{len(token)} embeddings for {len(span)} tokens of {text[:40]!r}"
+            if len(token_spans) != len(token_vectors):
+                n_vectors, n_spans = len(token_vectors), len(token_spans)
+                mismatch = f"{n_vectors} embeddings for {n_spans} tokens of {text[:40]!r}"
                 refuse(
                     "the encoder must embed the tokens of the text as it stands",
                     mismatch,
                     "take another encoder",
                 )
-            words_by_text[text] = word_vectors(text, span, token)
+            words_by_text[text] = word_vectors(text, token_spans, token_vectors)
         return words_by_text
 
 
@@ -186,7 +198,7 @@ class LearnedSignal(Result):
     def record(self) -> dict[str, Any]:
         """What the file holds: numbers and names alone, of no question its text."""
         return {
-            "format": FORMAT,
+            "format": SIGNAL_FORMAT,
             "name": self.name,
             "target": self.target,
             "encoder": self.encoder,
@@ -238,20 +250,26 @@ class LearnedSignal(Result):
         Args:
           rows: with the columns that `signal_function` names.
         """
-        x = self.reader.features(rows)
-        fold = np.array(
+        features = self.reader.features(rows)
+        fold_numbers = np.array(
             [
                 # files of raglab 0.1.0 know questions as they were written
-                self.fold_of.get(query_key(query), self.fold_of.get(digest(query, 16), -1))
-                for query in rows["query"]
+                self.fold_of.get(query_key(question), self.fold_of.get(digest(question, 16), -1))
+                for question in rows["query"]
             ],
             dtype=np.int64,
         )
-        p = self.model.probabilities(x, FEATURES)
-        for number, model in enumerate(self.fold_models):
-            p = np.where(fold == number, model.probabilities(x, FEATURES), p)
-        probabilities: list[float] = np.where(np.isnan(x).all(axis=1), np.nan, p).tolist()
-        return probabilities
+        probabilities = self.model.probabilities(features, FEATURES)
+        for fold_number, fold_model in enumerate(self.fold_models):
+            probabilities = np.where(
+                fold_numbers == fold_number,
+                fold_model.probabilities(features, FEATURES),
+                probabilities,
+            )
+        probability_list: list[float] = np.where(
+            np.isnan(features).all(axis=1), np.nan, probabilities
+        ).tolist()
+        return probability_list
 
     def signal_function(self) -> SignalFunction:
         """The signal as a function, for `raglab.add_signals` and `raglab.register_signal`.
@@ -261,12 +279,12 @@ class LearnedSignal(Result):
         return SignalFunction(
             self.name,
             self.values,
-            NEEDS,
+            SIGNAL_INPUTS,
             higher="surer",
             unit="probability",
             version=self.version,
-            n_hits=HITS,
-            batch=BATCH,
+            n_hits=SCORED_HITS,
+            batch=CASES_PER_BATCH,
         )
 
     def with_signal(self, trace: Trace, *, cache: str | Path | None = None) -> Trace:
@@ -298,9 +316,11 @@ class LearnedSignal(Result):
           level: of the interval.
         """
         check_in_memory(trace, "a learned signal")
-        rows, y = labelled_rows(trace, self.target, policy, arm)
-        values = self.with_signal(trace, cache=cache).signal(self.name, arm)
-        return signal_report(y, np.asarray(values, dtype=np.float64)[rows], level)
+        case_indices, labels = labelled_rows(trace, self.target, policy, arm)
+        signal_values = self.with_signal(trace, cache=cache).signal(self.name, arm)
+        return signal_report(
+            labels, np.asarray(signal_values, dtype=np.float64)[case_indices], level
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the signal as one JSON file, whole or not at all.
@@ -331,13 +351,13 @@ class LearnedSignal(Result):
         Raises:
           InputError: the file is none, or a number of it is not what it must be.
         """
-        record, where = read_json(Path(path), MOST_BYTES), Where(str(path))
+        record, where = read_json(Path(path), MAX_SIGNAL_BYTES), Where(str(path))
         try:
             return cls(**_parsed(record), loaded=encoder, cache=cache)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            rule = "a learned signal must be as LearnedSignal.save wrote it"
+            requirement = "a learned signal must be as LearnedSignal.save wrote it"
             raise input_error(
-                where, rule, "learn it again", f"{type(error).__name__}: {error}"[:200]
+                where, requirement, "learn it again", f"{type(error).__name__}: {error}"[:200]
             ) from error
 
 
@@ -347,20 +367,32 @@ def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     Raises:
       ArithmeticError, AttributeError, LookupError, TypeError, ValueError: a field that is none.
     """
-    fields = dict(record)
-    models = tuple(parse_model(fold_model, GROUPS) for fold_model in fields["fold_models"])
-    folds = {str(key): int(fold) for key, fold in fields["fold_of"].items()}
-    own = fields.pop("format") == FORMAT and fields["target"] in TARGETS
-    if not own or not set(folds.values()) <= set(range(len(models))):
-        rule = f"format must be {FORMAT}, target one of {', '.join(TARGETS)}, each fold of a model"
-        refuse(rule, "another", "learn it again")
-    return fields | {
-        "name": check_name(fields["name"]),
-        "encoder": str(fields["encoder"]),
-        "model": parse_model(fields["model"], GROUPS),
-        "fold_models": models,
-        "fold_of": folds,
-        "report": SignalReport(*map(int, fields["report"][:2]), *map(float, fields["report"][2:])),
+    signal_fields = dict(record)
+    fold_models = tuple(
+        parse_model(fold_model, GROUPS) for fold_model in signal_fields["fold_models"]
+    )
+    fold_by_question = {
+        str(question_digest): int(fold_number)
+        for question_digest, fold_number in signal_fields["fold_of"].items()
+    }
+    is_readable = (
+        signal_fields.pop("format") == SIGNAL_FORMAT and signal_fields["target"] in TARGETS
+    )
+    if not is_readable or not set(fold_by_question.values()) <= set(range(len(fold_models))):
+        requirement = (
+            f"format must be {SIGNAL_FORMAT}, target one of {', '.join(TARGETS)}, "
+            "each fold of a model"
+        )
+        refuse(requirement, "another", "learn it again")
+    return signal_fields | {
+        "name": check_name(signal_fields["name"]),
+        "encoder": str(signal_fields["encoder"]),
+        "model": parse_model(signal_fields["model"], GROUPS),
+        "fold_models": fold_models,
+        "fold_of": fold_by_question,
+        "report": SignalReport(
+            *map(int, signal_fields["report"][:2]), *map(float, signal_fields["report"][2:])
+        ),
     }
 
 
@@ -389,9 +421,9 @@ def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) 
         source = identifier.partition("+prompts.")[0]
     try:
         encoder = source if isinstance(source, Encoder) else _loaded_encoder(source)
-    except ValueError as error:
+    except ValueError as load_error:
         remedy = "pass the folder that holds it as `encoder`"
-        refuse(f"the encoder {identifier} must be on this machine", error, remedy)
+        refuse(f"the encoder {identifier} must be on this machine", load_error, remedy)
     if encoder.name != identifier:
         refuse(
             f"the encoder must be {identifier}",
@@ -410,36 +442,44 @@ def labelled_rows(
       ValueError: another target, or too many answers missing of cases judged by text.
     """
     if target not in TARGETS:
-        meanings = "; ".join(f"{name}: {what}" for name, what in TARGETS.items())
-        refuse(f"target must be one of {', '.join(TARGETS)}", repr(target), meanings)
+        target_meanings = "; ".join(
+            f"{target_name}: {meaning}" for target_name, meaning in TARGETS.items()
+        )
+        refuse(f"target must be one of {', '.join(TARGETS)}", repr(target), target_meanings)
     if target == "right":
-        start = policy if policy is not None else Policy.load()
-        check_recorded(trace, start, arm, "a signal")
-        evidence = measured_tables(trace, start, arm).evidence
+        start_policy = policy if policy is not None else Policy.load()
+        check_recorded(trace, start_policy, arm, "a signal")
+        evidence = measured_tables(trace, start_policy, arm).evidence
         return np.arange(len(trace)), decision_cases(evidence).classes == OUTCOME_CLASSES.index(
             "right"
         )
-    status = np.array([case.expect_status for case in trace.cases])
-    rows = np.flatnonzero(np.isin(status, ("ok", "refuse")))
-    return rows, status[rows] == "ok"
+    label_names = np.array([case.expect_status for case in trace.cases])
+    case_indices = np.flatnonzero(np.isin(label_names, ("ok", "refuse")))
+    return case_indices, label_names[case_indices] == "ok"
 
 
-def signal_report(y: BoolArray, values: FloatArray, level: float = 0.95) -> SignalReport:
+def signal_report(labels: BoolArray, predictions: FloatArray, level: float = 0.95) -> SignalReport:
     """How well values tell true from false; a missing value counts as the least of all.
 
     Args:
-      y: [Q].
-      values: [Q].
+      labels: [Q].
+      predictions: [Q].
       level: of the interval.
     """
-    known = np.where(np.isnan(values), -1.0, values)
-    low, high = metrics.auroc_interval(y, known, level)
+    complete = np.where(np.isnan(predictions), -1.0, predictions)
+    lower_bound, upper_bound = metrics.auroc_interval(labels, complete, level)
     return SignalReport(
-        len(y), int(y.sum()), float(metrics.auroc(y, known)), float(low), float(high)
+        len(labels),
+        int(labels.sum()),
+        float(metrics.auroc(labels, complete)),
+        float(lower_bound),
+        float(upper_bound),
     )
 
 
-def case_groups(trace: Trace, rows: IntArray, groups: str | Sequence[object] | None) -> IntArray:
+def case_groups(
+    trace: Trace, case_indices: IntArray, groups: str | Sequence[object] | None
+) -> IntArray:
     """Number of the group of each of some cases.
 
     What they share, and cases of the same question together.
@@ -454,31 +494,43 @@ def case_groups(trace: Trace, rows: IntArray, groups: str | Sequence[object] | N
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    cases = [trace.cases[row] for row in rows]
+    cases = [trace.cases[case_index] for case_index in case_indices]
     if groups is None or isinstance(groups, str):
-        keys = GROUP_KEYS if groups is None else (groups,)
+        group_keys = GROUP_KEYS if groups is None else (groups,)
         if groups is not None and not any(groups in case.extra for case in cases):
             refuse(
                 "groups must be a key of the cases' extra",
                 repr(groups),
                 "leave it out, or pass one value a case",
             )
-        shared = [
-            next((f"{key} {case.extra[key]}" for key in keys if key in case.extra), case.id)
+        group_names = [
+            next(
+                (
+                    f"{group_key} {case.extra[group_key]}"
+                    for group_key in group_keys
+                    if group_key in case.extra
+                ),
+                case.id,
+            )
             for case in cases
         ]
     elif len(groups) == len(trace):
-        shared = [str(groups[row]) for row in rows]
+        group_names = [str(groups[case_index]) for case_index in case_indices]
     else:
-        value = f"{len(groups)} for {len(trace)} cases"
-        refuse("groups must have one value a case", value, "leave it out, or complete it")
-    queries = [plain_question(case.query) for case in cases]
-    own, of_query = (np.unique(texts, return_inverse=True)[1] for texts in (shared, queries))
+        given_count = f"{len(groups)} for {len(trace)} cases"
+        refuse("groups must have one value a case", given_count, "leave it out, or complete it")
+    questions = [plain_question(case.query) for case in cases]
+    group_numbers, question_numbers = (
+        np.unique(case_texts, return_inverse=True)[1] for case_texts in (group_names, questions)
+    )
     # what is linked through a group or a question is one
-    n = len(cases)
-    links = coo_array((np.ones(n), (own, n + of_query)), shape=(2 * n, 2 * n))
-    parts = connected_components(links, directed=False)[1][own]
-    return np.unique(parts, return_inverse=True)[1]
+    n_cases = len(cases)
+    shared_links = coo_array(
+        (np.ones(n_cases), (group_numbers, n_cases + question_numbers)),
+        shape=(2 * n_cases, 2 * n_cases),
+    )
+    components = connected_components(shared_links, directed=False)[1][group_numbers]
+    return np.unique(components, return_inverse=True)[1]
 
 
 def trace_encoder(trace: Trace, source: str | Encoder | None = None) -> str:
@@ -486,15 +538,15 @@ def trace_encoder(trace: Trace, source: str | Encoder | None = None) -> str:
 
     Of the given or the bundled one where it names none.
     """
-    used = trace.meta.get("parameters", {}).get("encoder")
-    if used:
-        return str(used)
+    encoder_name = trace.meta.get("parameters", {}).get("encoder")
+    if encoder_name:
+        return str(encoder_name)
     return source.name if isinstance(source, Encoder) else identifier_of(source)
 
 
 def case_features(
     trace: Trace,
-    rows: IntArray,
+    case_indices: IntArray,
     *,
     arm: str | None = None,
     encoder: str | Encoder | None = None,
@@ -512,28 +564,36 @@ def case_features(
     features = SignalFunction(  # many values a row
         "features",
         reader.features,  # type: ignore[arg-type]
-        NEEDS,
-        n_hits=HITS,
+        SIGNAL_INPUTS,
+        n_hits=SCORED_HITS,
     )
     feature_rows = signal_rows(
-        trace.subset(rows),
+        trace.subset(case_indices),
         features,
         [trace.arm(arm or trace.arms[0])],
         Policy.load().structure,
         None,
     )
-    places = {
-        key: [place[0] for place in at if place[2] == 0] for key, at in feature_rows.places.items()
+    case_positions = {
+        feature_key: [position[0] for position in positions if position[2] == 0]
+        for feature_key, positions in feature_rows.places.items()
     }
-    keys = [key for key, cases in places.items() if cases]
-    x = np.full((len(rows), len(FEATURES)), np.nan)
-    batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
-    for some in progress(batches, "read", "case", size=len, total=len(keys)):
-        cells = zip(*(feature_rows.cells[key] for key in some), strict=True)
-        table = pd.DataFrame(dict(zip(NEEDS, map(list, cells), strict=True)))
-        for key, values in zip(some, reader.features(table), strict=True):
-            x[places[key]] = values
-    return x
+    feature_keys = [feature_key for feature_key, cases in case_positions.items() if cases]
+    feature_table = np.full((len(case_indices), len(FEATURES)), np.nan)
+    key_batches = [
+        feature_keys[first_key : first_key + CASES_PER_BATCH]
+        for first_key in range(0, len(feature_keys), CASES_PER_BATCH)
+    ]
+    for key_batch in progress(key_batches, "read", "case", size=len, total=len(feature_keys)):
+        columns_of_batch = zip(
+            *(feature_rows.cells[feature_key] for feature_key in key_batch), strict=True
+        )
+        batch_rows = pd.DataFrame(
+            dict(zip(SIGNAL_INPUTS, map(list, columns_of_batch), strict=True))
+        )
+        for feature_key, feature_values in zip(key_batch, reader.features(batch_rows), strict=True):
+            feature_table[case_positions[feature_key]] = feature_values
+    return feature_table
 
 
 def _store(cache: EmbeddingCache | Literal["default"] | None) -> EmbeddingCache | None:
@@ -559,7 +619,7 @@ def cross_fit(
     groups: IntArray,
     recipes: Sequence[Recipe] = RECIPES,
     *,
-    folds: int = FOLDS,
+    folds: int = DEFAULT_FOLDS,
     seed: int = 0,
 ) -> FoldModels:
     """Fit on all cases, and without each fold in turn.
@@ -576,17 +636,23 @@ def cross_fit(
       ValueError: fewer than 10 cases to answer or 10 others, or too few groups.
     """
     check_kinds(y, "a signal must be learned from", "cases to answer")
-    seeds = np.random.SeedSequence(seed).spawn(2)
-    fold = grouped_folds(y, groups, folds, np.random.default_rng(seeds[0]))
-    models, held_out = [], np.zeros(len(y))
-    for fold_number in progress(range(int(fold.max()) + 2), "fit", "fold"):
-        is_train = fold != fold_number  # one beyond the last fold: all cases
-        numbers = np.unique(groups[is_train], return_inverse=True)[1]
-        inner = grouped_folds(y[is_train], numbers, folds, np.random.default_rng(seeds[1]))
-        recipe = choose_recipe(x[is_train], y[is_train], FEATURES, GROUPS, recipes, inner)
-        models.append(fit_score_model(x[is_train], y[is_train], FEATURES, GROUPS, recipe))
-        held_out[~is_train] = models[-1].probabilities(x[~is_train], FEATURES)
-    return FoldModels(models[-1], tuple(models[:-1]), fold, held_out)
+    seed_sequences = np.random.SeedSequence(seed).spawn(2)
+    fold_numbers = grouped_folds(y, groups, folds, np.random.default_rng(seed_sequences[0]))
+    fitted_models, held_out = [], np.zeros(len(y))
+    for fold_number in progress(range(int(fold_numbers.max()) + 2), "fit", "fold"):
+        is_training = fold_numbers != fold_number  # one beyond the last fold: all cases
+        group_numbers = np.unique(groups[is_training], return_inverse=True)[1]
+        inner_folds = grouped_folds(
+            y[is_training], group_numbers, folds, np.random.default_rng(seed_sequences[1])
+        )
+        recipe = choose_recipe(
+            x[is_training], y[is_training], FEATURES, GROUPS, recipes, inner_folds
+        )
+        fitted_models.append(
+            fit_score_model(x[is_training], y[is_training], FEATURES, GROUPS, recipe)
+        )
+        held_out[~is_training] = fitted_models[-1].probabilities(x[~is_training], FEATURES)
+    return FoldModels(fitted_models[-1], tuple(fitted_models[:-1]), fold_numbers, held_out)
 
 
 @answered_traces("trace")
@@ -600,7 +666,7 @@ def fit_signal(
     groups: str | Sequence[object] | None = None,
     recipes: Sequence[Recipe] = RECIPES,
     encoder: str | Encoder | None = None,
-    folds: int = FOLDS,
+    folds: int = DEFAULT_FOLDS,
     seed: int = 0,
     cache: EmbeddingCache | Literal["default"] | None = "default",
 ) -> LearnedSignal:
@@ -638,24 +704,51 @@ def fit_signal(
     check_name(name)
     check_in_memory(trace, "fit_signal")
     check_split_names(case.split for case in trace.cases)
-    here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
-    if groups is not None and not isinstance(groups, str) and len(groups) == len(trace) > len(here):
+    tuning_trace = (
+        trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
+    )
+    if (
+        groups is not None
+        and not isinstance(groups, str)
+        and len(groups) == len(trace) > len(tuning_trace)
+    ):
         groups = [
-            group for group, case in zip(groups, trace.cases, strict=True) if case.split == "tune"
+            group_name
+            for group_name, case in zip(groups, trace.cases, strict=True)
+            if case.split == "tune"
         ]
-    rows, y = labelled_rows(here, target, policy, arm)
-    identifier = trace_encoder(here, encoder)
-    x = case_features(here, rows, arm=arm, encoder=encoder, cache=cache)
-    there = ~np.isnan(x).all(axis=1)
-    rows, y, x = rows[there], y[there], x[there]
+    case_indices, labels = labelled_rows(tuning_trace, target, policy, arm)
+    identifier = trace_encoder(tuning_trace, encoder)
+    feature_table = case_features(tuning_trace, case_indices, arm=arm, encoder=encoder, cache=cache)
+    has_features = ~np.isnan(feature_table).all(axis=1)
+    case_indices, labels, feature_table = (
+        case_indices[has_features],
+        labels[has_features],
+        feature_table[has_features],
+    )
     # hundreds of small fits, over which threads would only wait for each other
     with threadpool_limits(1):
-        fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed)
-    fold_of = {
-        query_key(here.cases[row].query): int(fold_number)
-        for row, fold_number in zip(rows, fit.fold, strict=True)
+        fold_fit = cross_fit(
+            feature_table,
+            labels,
+            case_groups(tuning_trace, case_indices, groups),
+            recipes,
+            folds=folds,
+            seed=seed,
+        )
+    fold_by_question = {
+        query_key(tuning_trace.cases[case_index].query): int(fold_number)
+        for case_index, fold_number in zip(case_indices, fold_fit.fold, strict=True)
     }
-    report = signal_report(y, fit.held_out)
+    report = signal_report(labels, fold_fit.held_out)
     return LearnedSignal(
-        name, target, identifier, fit.model, fit.fold_models, fold_of, report, encoder, cache
+        name,
+        target,
+        identifier,
+        fold_fit.model,
+        fold_fit.fold_models,
+        fold_by_question,
+        report,
+        encoder,
+        cache,
     )

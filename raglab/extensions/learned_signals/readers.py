@@ -68,8 +68,8 @@ class Span(NamedTuple):
     no_answer: float
 
 
-STRIDE = 128  # tokens that two windows of a long passage share
-LONGEST_QUESTION, LONGEST_ANSWER = 64, 30  # tokens
+WINDOW_STRIDE = 128  # tokens that two windows of a long passage share
+MAX_QUESTION_TOKENS, MAX_ANSWER_TOKENS = 64, 30  # tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,71 +98,99 @@ class Reader:
 
         Source: Devlin et al. 2019, section 4.3; Rajpurkar et al. 2018.
         """
-        spans = [Span("", 0, np.nan, 1.0)] * len(pairs)
-        keys = [(len(question) + len(passage), question, passage) for question, passage in pairs]
-        for at, batch_spans in forward_passes(
-            self.model, keys, lambda at: [self._span(*pairs[i]) for i in at]
+        best_spans = [Span("", 0, np.nan, 1.0)] * len(pairs)
+        pair_keys = [
+            (len(question) + len(passage), question, passage) for question, passage in pairs
+        ]
+        for pair_indices, batch_spans in forward_passes(
+            self.model,
+            pair_keys,
+            lambda pair_indices: [self._span(*pairs[pair_index]) for pair_index in pair_indices],
         ):
-            for i, span in zip(at, batch_spans, strict=True):
-                spans[i] = span
-        return spans
+            for pair_index, best_span in zip(pair_indices, batch_spans, strict=True):
+                best_spans[pair_index] = best_span
+        return best_spans
 
     def _span(self, question: str, passage: str) -> Span:
         """Best span over the windows of a passage."""
         # a tokenizer keeps its settings, which threads would change under each other
         with self._lock:
             windows = self._windows(question, passage)
-        inside = np.array(
+        is_passage = np.array(
             [
-                [part == 1 for part in windows.sequence_ids(i)]
-                for i in range(len(windows["input_ids"]))
+                [sequence_id == 1 for sequence_id in windows.sequence_ids(window_number)]
+                for window_number in range(len(windows["input_ids"]))
             ]
         )
-        if not inside.any():
+        if not is_passage.any():
             return Span("", 0, np.nan, 1.0)
-        starts, ends = self._window_logits(windows)
+        start_logits, end_logits = self._window_logits(windows)
         classification = np.argmax(
             windows["input_ids"].numpy() == self.tokenizer.cls_token_id, axis=1
         )
-        rows = np.arange(len(starts))
-        nothing = float((starts[rows, classification] + ends[rows, classification]).min())
+        window_numbers = np.arange(len(start_logits))
+        no_answer_score = float(
+            (
+                start_logits[window_numbers, classification]
+                + end_logits[window_numbers, classification]
+            ).min()
+        )
         # One window after the other, [start, end] each, of which the first of equal sums is taken.
-        width = np.arange(starts.shape[1])
-        apart = width[None, :] - width[:, None]
-        in_order = (apart >= 0) & (apart < LONGEST_ANSWER)
-        best, place = -np.inf, (0, 0, 0)
-        for row in rows:
-            allowed = in_order & np.outer(inside[row], inside[row])
-            sums = np.where(allowed, np.add.outer(starts[row], ends[row]), -np.inf)
-            first, last = np.unravel_index(int(np.argmax(sums)), sums.shape)
-            if sums[first, last] > best:
-                best, place = float(sums[first, last]), (int(row), int(first), int(last))
-        offsets = windows["offset_mapping"][place[0]]
-        start, end = int(offsets[place[1]][0]), int(offsets[place[2]][1])
+        token_positions = np.arange(start_logits.shape[1])
+        token_distances = token_positions[None, :] - token_positions[:, None]
+        is_ordered = (token_distances >= 0) & (token_distances < MAX_ANSWER_TOKENS)
+        best_score, best_place = -np.inf, (0, 0, 0)
+        for window_row in window_numbers:
+            is_allowed = is_ordered & np.outer(is_passage[window_row], is_passage[window_row])
+            span_scores = np.where(
+                is_allowed, np.add.outer(start_logits[window_row], end_logits[window_row]), -np.inf
+            )
+            first_token, last_token = np.unravel_index(
+                int(np.argmax(span_scores)), span_scores.shape
+            )
+            if span_scores[first_token, last_token] > best_score:
+                best_score, best_place = (
+                    float(span_scores[first_token, last_token]),
+                    (int(window_row), int(first_token), int(last_token)),
+                )
+        token_offsets = windows["offset_mapping"][best_place[0]]
+        span_start, span_end = (
+            int(token_offsets[best_place[1]][0]),
+            int(token_offsets[best_place[2]][1]),
+        )
         # some tokenizers count the blank before a word as part of it
-        text = passage[start:end].strip()
-        start += passage[start:end].find(text)
-        return Span(text, start, best, float(np.exp(-np.logaddexp(0.0, best - nothing))))
+        span_text = passage[span_start:span_end].strip()
+        span_start += passage[span_start:span_end].find(span_text)
+        return Span(
+            span_text,
+            span_start,
+            best_score,
+            float(np.exp(-np.logaddexp(0.0, best_score - no_answer_score))),
+        )
 
     def _windows(self, question: str, passage: str) -> Any:  # noqa: ANN401 - a batch of a tokenizer
         """Tokens of question and passage, in as many windows as the passage needs."""
-        frame = self.tokenizer.num_special_tokens_to_add(pair=True)
-        most = min(LONGEST_QUESTION, (self.max_tokens - frame) // 2)
-        ids = self.tokenizer(
+        n_special_tokens = self.tokenizer.num_special_tokens_to_add(pair=True)
+        max_question_tokens = min(MAX_QUESTION_TOKENS, (self.max_tokens - n_special_tokens) // 2)
+        question_tokens = self.tokenizer(
             question,
             add_special_tokens=False,
             truncation=True,
-            max_length=most,
+            max_length=max_question_tokens,
             return_offsets_mapping=True,
         )
-        cut = question[: ids["offset_mapping"][-1][1]] if ids["input_ids"] else ""
-        room = self.max_tokens - frame - len(ids["input_ids"])
+        short_question = (
+            question[: question_tokens["offset_mapping"][-1][1]]
+            if question_tokens["input_ids"]
+            else ""
+        )
+        passage_tokens = self.max_tokens - n_special_tokens - len(question_tokens["input_ids"])
         return self.tokenizer(
-            cut,
+            short_question,
             passage,
             truncation="only_second",
             max_length=self.max_tokens,
-            stride=min(STRIDE, room // 2),
+            stride=min(WINDOW_STRIDE, passage_tokens // 2),
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
             padding=True,
@@ -174,19 +202,27 @@ class Reader:
         windows: Any,  # noqa: ANN401
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Start and end logits of every token of every window, each [windows, tokens]."""
-        read = {name: windows[name] for name in self.tokenizer.model_input_names if name in windows}
-        parts = []
-        for start in range(0, len(windows["input_ids"]), BATCH_TEXTS):
-            inputs = {
-                name: rows[start : start + BATCH_TEXTS].to(self.model.device)
-                for name, rows in read.items()
+        model_inputs = {
+            input_name: windows[input_name]
+            for input_name in self.tokenizer.model_input_names
+            if input_name in windows
+        }
+        logit_batches = []
+        for first_window in range(0, len(windows["input_ids"]), BATCH_TEXTS):
+            batch_inputs = {
+                input_name: input_rows[first_window : first_window + BATCH_TEXTS].to(
+                    self.model.device
+                )
+                for input_name, input_rows in model_inputs.items()
             }
-            outputs = network_outputs(self.model, inputs)
-            parts.append(
-                np.stack([numpy_array(outputs.start_logits), numpy_array(outputs.end_logits)])
+            model_outputs = network_outputs(self.model, batch_inputs)
+            logit_batches.append(
+                np.stack(
+                    [numpy_array(model_outputs.start_logits), numpy_array(model_outputs.end_logits)]
+                )
             )
-        starts, ends = np.concatenate(parts, axis=1).astype(np.float64)
-        return starts, ends
+        start_logits, end_logits = np.concatenate(logit_batches, axis=1).astype(np.float64)
+        return start_logits, end_logits
 
 
 def load_classifier(name: str, label: str | int, *, download: bool = False) -> Classifier:
@@ -201,24 +237,30 @@ def load_classifier(name: str, label: str | int, *, download: bool = False) -> C
         the one named.
     """
     identifier, model = open_cross_encoder(name, download=download)
-    labels = label_names(model)
-    if len(labels) < 2:
+    names_by_label = label_names(model)
+    if len(names_by_label) < 2:
         refuse(
             "a classifier must have two or more labels",
-            f"{labels} from {identifier}",
+            f"{names_by_label} from {identifier}",
             "try load_cross_encoder",
         )
-    named = [number for number, label_name in labels.items() if label in (number, label_name)]
-    named = named or [
-        number for number, label_name in labels.items() if str(label).lower() == label_name.lower()
+    label_numbers = [
+        label_number
+        for label_number, label_name in names_by_label.items()
+        if label in (label_number, label_name)
     ]
-    if len(named) != 1 or isinstance(label, bool):
+    label_numbers = label_numbers or [
+        label_number
+        for label_number, label_name in names_by_label.items()
+        if str(label).lower() == label_name.lower()
+    ]
+    if len(label_numbers) != 1 or isinstance(label, bool):
         refuse(
-            f"label must be one of {labels} of {identifier}, by name or number",
+            f"label must be one of {names_by_label} of {identifier}, by name or number",
             repr(label),
             "correct it",
         )
-    return Classifier(identifier, named[0], model)
+    return Classifier(identifier, label_numbers[0], model)
 
 
 def load_reader(name: str, *, download: bool = False) -> Reader:
@@ -231,20 +273,26 @@ def load_reader(name: str, *, download: bool = False) -> Reader:
       ValueError: the name must be found and be a model with weights for question answering and a
         fast tokenizer.
     """
-    files = find_model(name, download=download)
+    model_files = find_model(name, download=download)
     from transformers import AutoModelForQuestionAnswering as Network
     from transformers import AutoTokenizer
 
-    with quiet(), explain_load_failure(files.identifier, "an extractive reader", "transformers"):
-        check_weights(files.folder)
-        safe = {"local_files_only": True, "trust_remote_code": False}
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(files.folder), **safe)
-        loaded: Any = Network.from_pretrained(
-            str(files.folder), use_safetensors=True, output_loading_info=True, **safe
+    with (
+        quiet(),
+        explain_load_failure(model_files.identifier, "an extractive reader", "transformers"),
+    ):
+        check_weights(model_files.folder)
+        safe_arguments = {"local_files_only": True, "trust_remote_code": False}
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(model_files.folder), **safe_arguments)
+        loaded_network: Any = Network.from_pretrained(
+            str(model_files.folder),
+            use_safetensors=True,
+            output_loading_info=True,
+            **safe_arguments,
         )
-        model, report = loaded
-        if report["missing_keys"]:  # they would be drawn at random
-            msg = f"it has no weights for {min(report['missing_keys'])}"
+        model, loading_report = loaded_network
+        if loading_report["missing_keys"]:  # they would be drawn at random
+            msg = f"it has no weights for {min(loading_report['missing_keys'])}"
             raise ValueError(msg)
         if not tokenizer.is_fast or tokenizer.cls_token_id is None:
             msg = (
@@ -252,17 +300,17 @@ def load_reader(name: str, *, download: bool = False) -> Reader:
                 "token"
             )
             raise ValueError(msg)
-        reader = Reader(
-            files.identifier,
+        loaded_reader = Reader(
+            model_files.identifier,
             _max_tokens(tokenizer, model),
             tokenizer,
             model.to(device_name()).eval(),
         )
-        reader.read([(FIRST_TEXT, FIRST_TEXT)])
-    return reader
+        loaded_reader.read([(FIRST_TEXT, FIRST_TEXT)])
+    return loaded_reader
 
 
-MOST_TOKENS = 1_000_000  # from here on a tokenizer's maximum length says that it has none
+NO_TOKEN_LIMIT = 1_000_000  # from here on a tokenizer's maximum length says that it has none
 
 
 # a tokenizer and a network of transformers
@@ -271,12 +319,22 @@ def _max_tokens(tokenizer: Any, model: Any) -> int:  # noqa: ANN401
 
     The least of what its tokenizer, configuration and positions state.
     """
-    stated = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
-    for name, part in model.named_modules():
-        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+    stated_limits = [
+        tokenizer.model_max_length,
+        getattr(model.config, "max_position_embeddings", None),
+    ]
+    for module_name, module in model.named_modules():
+        if (
+            module_name.endswith("position_embeddings")
+            and getattr(module, "padding_idx", None) is not None
+        ):
             # RoBERTa counts from behind the padding
-            stated.append(part.num_embeddings - part.padding_idx - 1)
+            stated_limits.append(module.num_embeddings - module.padding_idx - 1)
     return min(
-        (int(limit) for limit in stated if limit is not None and 0 < limit < MOST_TOKENS),
-        default=MOST_TOKENS,
+        (
+            int(stated_limit)
+            for stated_limit in stated_limits
+            if stated_limit is not None and 0 < stated_limit < NO_TOKEN_LIMIT
+        ),
+        default=NO_TOKEN_LIMIT,
     )

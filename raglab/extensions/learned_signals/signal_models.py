@@ -21,15 +21,15 @@ from raglab.answering.metered_client import RequestBudget
 from raglab.answering.prompts import MAX_PROMPT_TOKENS, Prompt
 from raglab.answering.support import NliScorer, answer_support
 from raglab.extensions.learned_signals.judging import (
-    IS_RIGHT,
-    JUDGE,
-    LEAST_MASS,
-    REMINDER,
+    IS_RIGHT_QUESTION,
+    JUDGE_PROMPT,
+    MIN_MASS,
+    N_ALTERNATIVES,
     RUBRICS,
+    SCORE_REMINDER,
     SCORE_SCHEMA,
-    SUFFICES,
-    TOP,
-    YES_NO,
+    SUFFICES_QUESTION,
+    YES_NO_PROMPT,
     case_scorer,
     check_text,
     rubric_score,
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
 Passages = Literal["all", "each"]
 Pairs = Sequence[tuple[str, str]]
-N_HITS = 4  # hits that a model reads; as many as an answer rests on by the published policy
-BUDGET = RequestBudget()
+READ_HITS = 4  # hits that a model reads; as many as an answer rests on by the published policy
+UNLIMITED_BUDGET = RequestBudget()
 Budget = RequestBudget  # its name before `raglab.bandit.Budget`, which users have in their code
 
 
-def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -> SignalFunction:
+def reader(model: str | Reader, *, name: str = "reader", n_hits: int = READ_HITS) -> SignalFunction:
     """Probability that one of the hits answers the question, by an extractive reader.
 
     1 - p(no answer) of the best.
@@ -69,19 +69,21 @@ def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -
 
     Source: Rajpurkar et al. 2018 (SQuAD 2.0).
     """
-    loaded = load_reader(model) if isinstance(model, str) else model
+    loaded_reader = load_reader(model) if isinstance(model, str) else model
 
-    def measure(rows: pd.DataFrame) -> list[float]:
-        cells = zip(rows["query"], rows["hits.text"], strict=True)
+    def measure(case_rows: pd.DataFrame) -> list[float]:
+        case_cells = zip(case_rows["query"], case_rows["hits.text"], strict=True)
         return _best(
-            lambda pairs: [1.0 - span.no_answer for span in loaded.read(pairs)],
-            [[(query, text) for text in texts] for query, texts in cells],
+            lambda passage_pairs: [
+                1.0 - best_span.no_answer for best_span in loaded_reader.read(passage_pairs)
+            ],
+            [[(question, passage) for passage in passages] for question, passages in case_cells],
         )
 
-    return _signal(f"reader-1:{loaded.name}", measure, ("query", "hits.text"), name, n_hits)
+    return _signal(f"reader-1:{loaded_reader.name}", measure, ("query", "hits.text"), name, n_hits)
 
 
-def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalFunction:
+def nli(model: str | Nli, *, name: str = "nli", n_hits: int = READ_HITS) -> SignalFunction:
     """Entailment of the recorded answer by its hits: that of its least entailed claim.
 
     NaN without a claim.
@@ -97,12 +99,12 @@ def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalF
     """
     scorer = NliScorer(load_nli(model) if isinstance(model, str) else model)
 
-    def measure(rows: pd.DataFrame) -> list[float]:
-        cells = zip(rows["answer.text"], rows["hits.text"], strict=True)
-        return [answer_support(answer, texts, scorer).score for answer, texts in cells]
+    def measure(case_rows: pd.DataFrame) -> list[float]:
+        case_cells = zip(case_rows["answer.text"], case_rows["hits.text"], strict=True)
+        return [answer_support(answer, passages, scorer).score for answer, passages in case_cells]
 
-    needs = ("hits.text", "answer.text")
-    return _signal(f"nli-1:{scorer.name}", measure, needs, name, n_hits, batch=16)
+    input_columns = ("hits.text", "answer.text")
+    return _signal(f"nli-1:{scorer.name}", measure, input_columns, name, n_hits, batch=16)
 
 
 def sufficient(
@@ -111,7 +113,7 @@ def sufficient(
     *,
     passages: Passages = "all",
     name: str = "sufficient",
-    n_hits: int = N_HITS,
+    n_hits: int = READ_HITS,
 ) -> SignalFunction:
     """Probability that the hits suffice to answer, by a classifier over (question, passages).
 
@@ -134,7 +136,7 @@ def grounded(
     *,
     passages: Passages = "all",
     name: str = "grounded",
-    n_hits: int = N_HITS,
+    n_hits: int = READ_HITS,
 ) -> SignalFunction:
     """Probability that hits support the recorded answer, by a classifier over (passages, answer).
 
@@ -149,7 +151,7 @@ def grounded(
 
 
 def _classified(
-    kind: Literal["sufficient", "grounded"],
+    signal_kind: Literal["sufficient", "grounded"],
     model: str | Classifier,
     label: str | int,
     passages: Passages,
@@ -160,22 +162,31 @@ def _classified(
 
     A question before its passages, or passages before the answer to them.
     """
-    loaded = load_classifier(model, label) if isinstance(model, str) else model
-    grounds = kind == "grounded"
+    loaded_classifier = load_classifier(model, label) if isinstance(model, str) else model
+    is_grounded = signal_kind == "grounded"
 
-    def measure(rows: pd.DataFrame) -> list[float]:
+    def measure(case_rows: pd.DataFrame) -> list[float]:
         if passages not in {"all", "each"}:
             refuse("passages must be all or each", repr(passages), "all reads them as one text")
-        pairs = []
-        firsts = rows["answer.text" if grounds else "query"]
-        for first, some in zip(firsts, rows["hits.text"], strict=True):
-            texts = some if passages == "each" else ["\n\n".join(some)]
-            pairs.append([(text, first) if grounds else (first, text) for text in texts])
-        return _best(loaded.probability, pairs)
+        case_pairs = []
+        first_texts = case_rows["answer.text" if is_grounded else "query"]
+        for first_text, hit_texts in zip(first_texts, case_rows["hits.text"], strict=True):
+            pair_texts = hit_texts if passages == "each" else ["\n\n".join(hit_texts)]
+            case_pairs.append(
+                [
+                    (pair_text, first_text) if is_grounded else (first_text, pair_text)
+                    for pair_text in pair_texts
+                ]
+            )
+        return _best(loaded_classifier.probability, case_pairs)
 
-    needs = ("hits.text", "answer.text") if grounds else ("query", "hits.text")
+    input_columns = ("hits.text", "answer.text") if is_grounded else ("query", "hits.text")
     return _signal(
-        f"{kind}-1:{loaded.name}:{loaded.label}:{passages}", measure, needs, name, n_hits
+        f"{signal_kind}-1:{loaded_classifier.name}:{loaded_classifier.label}:{passages}",
+        measure,
+        input_columns,
+        name,
+        n_hits,
     )
 
 
@@ -184,10 +195,10 @@ def judge(
     *,
     rubric: str = "sufficient",
     answer: bool | None = None,
-    budget: RequestBudget = BUDGET,
-    prompt: Prompt = JUDGE,
+    budget: RequestBudget = UNLIMITED_BUDGET,
+    prompt: Prompt = JUDGE_PROMPT,
     name: str = "judge",
-    n_hits: int = N_HITS,
+    n_hits: int = READ_HITS,
     at_once: int = 1,
     max_prompt_tokens: int = MAX_PROMPT_TOKENS,
 ) -> SignalFunction:
@@ -221,37 +232,37 @@ def judge(
       >>> signal.fn.counts.missing  # doctest: +SKIP
       Counter()
     """
-    shown = rubric == "grounded" if answer is None else answer
-    text = check_text(RUBRICS.get(rubric, rubric), "a rubric must say what 0 and 1 mean")
-    scorer = case_scorer(
+    is_answer_shown = rubric == "grounded" if answer is None else answer
+    rubric_text = check_text(RUBRICS.get(rubric, rubric), "a rubric must say what 0 and 1 mean")
+    judge_scorer = case_scorer(
         "judge",
         client,
         budget,
         prompt,
-        text,
-        with_answer=shown,
+        rubric_text,
+        with_answer=is_answer_shown,
         max_prompt_tokens=max_prompt_tokens,
-        shape="schema",
-        closing=REMINDER,
+        reply_shape="schema",
+        closing=SCORE_REMINDER,
         parse=rubric_score,
         max_tokens=24,
         schema=SCORE_SCHEMA,
     )
-    return _signal(scorer.name, scorer, scorer.needs, name, n_hits, at_once)
+    return _signal(judge_scorer.name, judge_scorer, judge_scorer.needs, name, n_hits, at_once)
 
 
 def yes_no(
     client: ModelClient,
     *,
-    question: str = SUFFICES,
+    question: str = SUFFICES_QUESTION,
     answer: bool = False,
-    budget: RequestBudget = BUDGET,
-    prompt: Prompt = YES_NO,
+    budget: RequestBudget = UNLIMITED_BUDGET,
+    prompt: Prompt = YES_NO_PROMPT,
     name: str = "yes_no",
-    n_hits: int = N_HITS,
+    n_hits: int = READ_HITS,
     at_once: int = 1,
     max_prompt_tokens: int = MAX_PROMPT_TOKENS,
-    least_mass: float = LEAST_MASS,
+    least_mass: float = MIN_MASS,
 ) -> SignalFunction:
     """P(yes) of a question about a case, in [0, 1], from the log-probabilities of one token.
 
@@ -277,28 +288,28 @@ def yes_no(
 
     Source: Kadavath et al. 2022.
     """
-    text = check_text(question, "a yes or no question must be a text")
-    scorer = case_scorer(
+    question_text = check_text(question, "a yes or no question must be a text")
+    yes_scorer = case_scorer(
         "yes-no",
         client,
         budget,
         prompt,
-        f"\nThe question about the case: {text}",
+        f"\nThe question about the case: {question_text}",
         with_answer=answer,
         max_prompt_tokens=max_prompt_tokens,
-        shape=f"mass-{least_mass:g}",
-        closing=f"{text} Reply with yes or no.",
+        reply_shape=f"mass-{least_mass:g}",
+        closing=f"{question_text} Reply with yes or no.",
         parse=partial(yes_probability, least_mass),
         max_tokens=1,
-        top=TOP,
+        top=N_ALTERNATIVES,
     )
-    return _signal(scorer.name, scorer, scorer.needs, name, n_hits, at_once)
+    return _signal(yes_scorer.name, yes_scorer, yes_scorer.needs, name, n_hits, at_once)
 
 
 def is_true(
     client: ModelClient,
     *,
-    question: str = IS_RIGHT,
+    question: str = IS_RIGHT_QUESTION,
     name: str = "is_true",
     **settings: Any,  # noqa: ANN401
 ) -> SignalFunction:
@@ -318,21 +329,30 @@ def is_true(
 def _signal(
     identity: str,
     measure: RowFunction,
-    needs: tuple[str, ...],
-    name: str,
+    input_columns: tuple[str, ...],
+    signal_name: str,
     n_hits: int,
     batch: int = 64,
 ) -> SignalFunction:
     """Signal by a model; its version is the identity, a long one with its hash at the end."""
-    stage: Literal["hits", "answer"] = "answer" if "answer.text" in needs else "hits"
+    signal_stage: Literal["hits", "answer"] = "answer" if "answer.text" in input_columns else "hits"
     if len(identity) > MAX_TEXT_CHARACTERS:
         identity = f"{identity[: MAX_TEXT_CHARACTERS - 17]}:{digest(identity, 16)}"
     return SignalFunction(
-        name, measure, needs, stage=stage, version=identity, n_hits=n_hits, batch=batch
+        signal_name,
+        measure,
+        input_columns,
+        stage=signal_stage,
+        version=identity,
+        n_hits=n_hits,
+        batch=batch,
     )
 
 
-def _best(score: Callable[[Pairs], Iterable[float]], rows: Sequence[Pairs]) -> list[float]:
+def _best(score: Callable[[Pairs], Iterable[float]], pair_rows: Sequence[Pairs]) -> list[float]:
     """Highest score of each row's pairs; NaN for a row without a pair."""
-    scores = iter(score([pair for pairs in rows for pair in pairs]))
-    return [max((float(next(scores)) for _ in pairs), default=float("nan")) for pairs in rows]
+    pair_scores = iter(score([text_pair for row_pairs in pair_rows for text_pair in row_pairs]))
+    return [
+        max((float(next(pair_scores)) for _ in row_pairs), default=float("nan"))
+        for row_pairs in pair_rows
+    ]

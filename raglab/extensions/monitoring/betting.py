@@ -49,8 +49,8 @@ class Wealth(NamedTuple):
 def log_mean(logs: FloatArray) -> FloatArray:
     """Log of the mean of numbers that are given by their logs, over the last axis, [...]."""
     highest = logs.max(axis=-1, keepdims=True)
-    mean: FloatArray = np.log(np.exp(logs - highest).mean(axis=-1)) + highest[..., 0]
-    return mean
+    log_of_mean: FloatArray = np.log(np.exp(logs - highest).mean(axis=-1)) + highest[..., 0]
+    return log_of_mean
 
 
 def opening_wealth(low: float, high: float, *, below: bool = False) -> Wealth:
@@ -103,9 +103,11 @@ def bet(wealth: Wealth, steps: FloatArray) -> tuple[FloatArray, Wealth]:
         raise ValueError(msg)
     # One running sum that begins at the wealth before, so that the steps may be cut anywhere to the
     # same bits.
-    before = np.broadcast_to(wealth.logs[..., None, :], (*factors.shape[:-2], 1, len(wealth.bets)))
-    logs = np.concatenate([before, np.log(factors)], axis=-2).cumsum(axis=-2)
-    return log_mean(logs[..., 1:, :]), Wealth(wealth.bets, logs[..., -1, :])
+    earlier_logs = np.broadcast_to(
+        wealth.logs[..., None, :], (*factors.shape[:-2], 1, len(wealth.bets))
+    )
+    running_logs = np.concatenate([earlier_logs, np.log(factors)], axis=-2).cumsum(axis=-2)
+    return log_mean(running_logs[..., 1:, :]), Wealth(wealth.bets, running_logs[..., -1, :])
 
 
 def log_bar(delta: float) -> float:

@@ -49,9 +49,9 @@ from raglab.values import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_LABELS, LEAST_EVENTS = 50, 10
-METHOD = "difference, asymptotic"
-COLUMNS = (
+MIN_LABELS, MIN_EVENTS = 50, 10
+JUDGE_METHOD = "difference, asymptotic"
+JUDGED_COLUMNS = (
     "rate",
     "estimate",
     "low",
@@ -181,23 +181,27 @@ def judged_rates(
         msg = f"level must be a number in (0, 1), got {level!r}."
         raise TypeError(msg)
     check_level(float(level))
-    names, requests = checked_rates(rates), judged_requests(frame)
-    rows = [{"rate": name, **rate_row(requests, name, level)} for name in names]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    rate_names, requests = checked_rates(rates), judged_requests(frame)
+    rate_rows = [
+        {"rate": rate_name, **rate_row(requests, rate_name, level)} for rate_name in rate_names
+    ]
+    return pd.DataFrame(rate_rows, columns=list(JUDGED_COLUMNS))
 
 
 def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any]:
     """Row of a rate in `judged_rates`."""
     parts = rate_parts(requests, rate)
-    human, (human_low, human_high) = human_interval(requests, parts, level)
-    judge_n = float(parts.judge_n.sum())
-    row = difference_row(requests, parts, RATE_TABLE[rate].share_of, level)
-    if row["estimate"] < human_low - 1e-9 or row["estimate"] > human_high + 1e-9:
+    human_rate, (human_low, human_high) = human_interval(requests, parts, level)
+    judge_cases = float(parts.judge_n.sum())
+    estimate_row = difference_row(requests, parts, RATE_TABLE[rate].share_of, level)
+    if estimate_row["estimate"] < human_low - 1e-9 or estimate_row["estimate"] > human_high + 1e-9:
         doubt = "the estimate lies outside people's own interval: does the judge know who is drawn?"
-        row["reason"] = f"{row['reason']}; {doubt}" if row["reason"] else doubt
+        estimate_row["reason"] = (
+            f"{estimate_row['reason']}; {doubt}" if estimate_row["reason"] else doubt
+        )
     return {
-        "judge_only": float(parts.judge_k.sum()) / judge_n if judge_n else float("nan"),
-        "human_only": human,
+        "judge_only": float(parts.judge_k.sum()) / judge_cases if judge_cases else float("nan"),
+        "human_only": human_rate,
         "human_low": float(human_low),
         "human_high": float(human_high),
         "k": int(parts.k.sum()),
@@ -205,7 +209,7 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
         "requests": len(requests.status),
         "unlabelled": int((requests.drawn & (requests.human < 0)).sum()),
         "level": level,
-        **row,
+        **estimate_row,
     }
 
 
@@ -214,71 +218,99 @@ def difference_row(
 ) -> dict[str, Any]:
     """Columns of `judged_rates` that rest on both, the judge and people."""
     draw = human_draw(requests)
-    estimated, alone = (
-        difference(requests, parts, draw, level, judged=judged) for judged in (True, False)
+    estimate, human_estimate = (
+        difference(requests, parts, draw, level, judged=use_judge) for use_judge in (True, False)
     )
-    labelled = int(draw.known.sum())
-    if reason := _refusal(parts, draw, requests, estimated, share_of):
-        estimated, saved = _UNKNOWN, 0
+    n_labelled = int(draw.known.sum())
+    if refusal_reason := _refusal(parts, draw, requests, estimate, share_of):
+        estimate, labels_saved = _UNKNOWN, 0
     else:
         # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n
         # - alone.finite.
-        endless = (alone.variance + alone.finite) * labelled
-        saved = max(0, floor(endless / (estimated.variance + alone.finite) - labelled + 1e-9))
-        reason = "" if saved else "no labels are saved"
-    rate, low, high = np.clip(estimated[:3], 0.0, 1.0).tolist()
+        endless_variance = (human_estimate.variance + human_estimate.finite) * n_labelled
+        labels_saved = max(
+            0,
+            floor(
+                endless_variance / (estimate.variance + human_estimate.finite) - n_labelled + 1e-9
+            ),
+        )
+        refusal_reason = "" if labels_saved else "no labels are saved"
+    clipped_rate, lower_bound, upper_bound = np.clip(estimate[:3], 0.0, 1.0).tolist()
     return {
-        "estimate": rate,
-        "low": low,
-        "high": high,
-        "method": METHOD,
-        "coefficient": estimated.coefficient,
-        "labels_saved": saved,
-        "reason": reason,
+        "estimate": clipped_rate,
+        "low": lower_bound,
+        "high": upper_bound,
+        "method": JUDGE_METHOD,
+        "coefficient": estimate.coefficient,
+        "labels_saved": labels_saved,
+        "reason": refusal_reason,
     }
 
 
 def _refusal(
-    parts: RateParts, draw: Draw, requests: JudgedRequests, estimated: DifferenceEstimate, of: str
+    parts: RateParts,
+    draw: Draw,
+    requests: JudgedRequests,
+    estimated: DifferenceEstimate,
+    case_words: str,
 ) -> str:
     """Why an interval is refused, '' where it is not."""
-    k, n = int(parts.k.sum()), int(parts.n.sum())
-    drawn, size = np.bincount(requests.stratum, requests.drawn), np.bincount(requests.stratum)
-    if dependence := draw_dependence(requests, (drawn / np.maximum(size, 1))[requests.stratum]):
-        return dependence
-    if n < LEAST_LABELS:
-        return f"people labelled {n} {of}, an interval needs {LEAST_LABELS}"
-    if min(k, n - k) < LEAST_EVENTS:
-        return (
-            f"people labelled {k} errors of {n} {of}, an interval needs {LEAST_EVENTS} with and "
-            "without"
-        )
-    counted = parts.tables[1].any(axis=1)[requests.status]
-    thin = (draw.labelled < np.minimum(2, draw.size)) & (
-        np.bincount(draw.groups, counted, len(draw.size)) > 0
+    n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
+    drawn_by_stratum, stratum_sizes = (
+        np.bincount(requests.stratum, requests.drawn),
+        np.bincount(requests.stratum),
     )
-    if thin.any():
+    if dependence := draw_dependence(
+        requests, (drawn_by_stratum / np.maximum(stratum_sizes, 1))[requests.stratum]
+    ):
+        return dependence
+    if n_cases < MIN_LABELS:
+        return f"people labelled {n_cases} {case_words}, an interval needs {MIN_LABELS}"
+    if min(n_errors, n_cases - n_errors) < MIN_EVENTS:
         return (
-            f"{int(thin.sum())} strata of {int(draw.size[thin].sum())} requests have fewer than 2 "
-            "labels"
+            f"people labelled {n_errors} errors of {n_cases} {case_words}, "
+            f"an interval needs {MIN_EVENTS} with and without"
         )
-    return "" if np.isfinite(estimated.estimate) else f"an estimated number of 0 {of}"
+    is_counted = parts.tables[1].any(axis=1)[requests.status]
+    is_thin = (draw.labelled < np.minimum(2, draw.size)) & (
+        np.bincount(draw.groups, is_counted, len(draw.size)) > 0
+    )
+    if is_thin.any():
+        return (
+            f"{int(is_thin.sum())} strata of {int(draw.size[is_thin].sum())} requests "
+            "have fewer than 2 labels"
+        )
+    return "" if np.isfinite(estimated.estimate) else f"an estimated number of 0 {case_words}"
 
 
 def human_draw(requests: JudgedRequests) -> Draw:
     """Draw of requests for people, within strata, by decision too if each has two labels or all."""
-    cells = _decision_cells(requests)
-    known = requests.drawn & (requests.human >= 0)
-    size, count = np.bincount(cells), np.bincount(cells[known], minlength=cells.max() + 1)
-    # Which strata are split depends on how many have a label, not on what it is.
-    thin = np.unique(np.flatnonzero(count < np.minimum(2, size)) // len(Status))
-    groups = np.where(np.isin(requests.stratum, thin), requests.stratum * len(Status), cells)
-    total, labelled, drawn = (
-        np.bincount(groups[rows], minlength=groups.max() + 1).astype(np.float64)
-        for rows in (slice(None), known, requests.drawn)
+    decision_cells = _decision_cells(requests)
+    is_known = requests.drawn & (requests.human >= 0)
+    cell_sizes, label_counts = (
+        np.bincount(decision_cells),
+        np.bincount(decision_cells[is_known], minlength=decision_cells.max() + 1),
     )
-    rows = np.flatnonzero(requests.drawn)
-    return Draw(groups, total, labelled, 1.0 - drawn / np.maximum(total, 1.0), rows, known[rows])
+    # Which strata are split depends on how many have a label, not on what it is.
+    thin_strata = np.unique(np.flatnonzero(label_counts < np.minimum(2, cell_sizes)) // len(Status))
+    group_numbers = np.where(
+        np.isin(requests.stratum, thin_strata), requests.stratum * len(Status), decision_cells
+    )
+    group_sizes, labelled_counts, drawn_counts = (
+        np.bincount(group_numbers[row_selection], minlength=group_numbers.max() + 1).astype(
+            np.float64
+        )
+        for row_selection in (slice(None), is_known, requests.drawn)
+    )
+    row_selection = np.flatnonzero(requests.drawn)
+    return Draw(
+        group_numbers,
+        group_sizes,
+        labelled_counts,
+        1.0 - drawn_counts / np.maximum(group_sizes, 1.0),
+        row_selection,
+        is_known[row_selection],
+    )
 
 
 def _decision_cells(requests: JudgedRequests) -> IntArray:
@@ -287,7 +319,12 @@ def _decision_cells(requests: JudgedRequests) -> IntArray:
 
 
 def difference(
-    requests: JudgedRequests, parts: RateParts, draw: Draw, level: float, *, judged: bool = True
+    requests: JudgedRequests,
+    parts: RateParts,
+    draw: Draw,
+    level: float,
+    *,
+    judged: bool = True,
 ) -> DifferenceEstimate:
     """Estimate by difference of a rate k / n, and its interval from the linear part of the ratio.
 
@@ -298,80 +335,118 @@ def difference(
       level: of the interval.
       judged: use the judge; otherwise people's labels alone.
     """
-    rows, at, known = draw.rows, draw.groups[draw.rows], draw.known
+    drawn_rows, drawn_groups, is_known = draw.rows, draw.groups[draw.rows], draw.known
     weights = draw.size / np.maximum(draw.labelled, 1.0)
-    k, n, weight = parts.k[rows], parts.n[rows], weights[at] * known
-    if not (weight * n).sum() > 0.0:
+    errors, case_parts = parts.k[drawn_rows], parts.n[drawn_rows]
+    weight = weights[drawn_groups] * is_known
+    if not (weight * case_parts).sum() > 0.0:
         return _UNKNOWN
-    alone = (weight * k).sum() / (weight * n).sum()
-    human, judge = k - alone * n, (parts.judge_k - alone * parts.judge_n)[rows]
-    c = judge_coefficient(human[known], judge[known], at[known], draw) if judged else 0.0
-    totals = [
-        float(c * f.sum() + (weight * (x - c * f[rows])).sum())
-        for x, f in ((k, parts.judge_k), (n, parts.judge_n))
-    ]
-    if not totals[1] > 0.0:
-        return _UNKNOWN
-    rate = totals[0] / totals[1]
-    control = c * (parts.judge_k - rate * parts.judge_n)
-    residual = k - rate * n - control[rows]
-    outcomes = parts.tables[0] - rate * parts.tables[1]
-    reach = t_quantile(max(1.0, known.sum() - (draw.labelled > 0).sum()), level)
-    # What people may say of a request at the least and the most, less what the judge says of it.
-    worst = [
-        extreme[requests.status] - control
-        for extreme in (outcomes.min(axis=1), outcomes.max(axis=1))
-    ]
-    filled = [_moments(np.where(known, residual, end[rows]), at, len(draw.size)) for end in worst]
-    variance = np.maximum(*(moments.variance for moments in filled))
-    is_open = np.ones(len(control), dtype=bool)
-    is_open[rows] = False
-    ends = []
-    for sign, moments, end, pick in zip(
-        (-1.0, 1.0), filled, worst, (np.minimum, np.maximum), strict=True
-    ):
-        extra = np.full(len(draw.size), -sign * np.inf)
-        pick.at(extra, draw.groups[is_open], end[is_open])
-        end_of_total = _outer_end(
-            sign * reach, moments._replace(variance=variance), extra, draw, float(control.sum())
+    human_rate = (weight * errors).sum() / (weight * case_parts).sum()
+    human_parts = errors - human_rate * case_parts
+    judge_parts = (parts.judge_k - human_rate * parts.judge_n)[drawn_rows]
+    coefficient = (
+        judge_coefficient(
+            human_parts[is_known], judge_parts[is_known], drawn_groups[is_known], draw
         )
-        ends.append(rate + end_of_total / totals[1])
-    finite = (
-        float((draw.size * _moments(residual[known], at[known], len(draw.size)).variance).sum())
-        / totals[1] ** 2
+        if judged
+        else 0.0
+    )
+    estimated_totals = [
+        float(
+            coefficient * judge_values.sum()
+            + (weight * (human_values - coefficient * judge_values[drawn_rows])).sum()
+        )
+        for human_values, judge_values in ((errors, parts.judge_k), (case_parts, parts.judge_n))
+    ]
+    if not estimated_totals[1] > 0.0:
+        return _UNKNOWN
+    estimated_rate = estimated_totals[0] / estimated_totals[1]
+    judge_control = coefficient * (parts.judge_k - estimated_rate * parts.judge_n)
+    residuals = errors - estimated_rate * case_parts - judge_control[drawn_rows]
+    possible_parts = parts.tables[0] - estimated_rate * parts.tables[1]
+    interval_reach = t_quantile(max(1.0, is_known.sum() - (draw.labelled > 0).sum()), level)
+    # What people may say of a request at the least and the most, less what the judge says of it.
+    worst_residuals = [
+        extreme_parts[requests.status] - judge_control
+        for extreme_parts in (possible_parts.min(axis=1), possible_parts.max(axis=1))
+    ]
+    filled_moments = [
+        _moments(
+            np.where(is_known, residuals, worst_case[drawn_rows]),
+            drawn_groups,
+            len(draw.size),
+        )
+        for worst_case in worst_residuals
+    ]
+    larger_variance = np.maximum(*(group_moments.variance for group_moments in filled_moments))
+    is_undrawn = np.ones(len(judge_control), dtype=bool)
+    is_undrawn[drawn_rows] = False
+    interval_ends = []
+    for end_sign, group_moments, worst_case, pick_extreme in zip(
+        (-1.0, 1.0), filled_moments, worst_residuals, (np.minimum, np.maximum), strict=True
+    ):
+        extra_residuals = np.full(len(draw.size), -end_sign * np.inf)
+        pick_extreme.at(extra_residuals, draw.groups[is_undrawn], worst_case[is_undrawn])
+        end_of_total = _outer_end(
+            end_sign * interval_reach,
+            group_moments._replace(variance=larger_variance),
+            extra_residuals,
+            draw,
+            float(judge_control.sum()),
+        )
+        interval_ends.append(estimated_rate + end_of_total / estimated_totals[1])
+    finite_variance = (
+        float(
+            (
+                draw.size
+                * _moments(residuals[is_known], drawn_groups[is_known], len(draw.size)).variance
+            ).sum()
+        )
+        / estimated_totals[1] ** 2
     )
     return DifferenceEstimate(
-        rate, ends[0], ends[1], ((ends[1] - ends[0]) / 2.0 / reach) ** 2, finite, c
+        estimated_rate,
+        interval_ends[0],
+        interval_ends[1],
+        ((interval_ends[1] - interval_ends[0]) / 2.0 / interval_reach) ** 2,
+        finite_variance,
+        coefficient,
     )
 
 
 def _outer_end(
-    reach: float, moments: Moments, extra: FloatArray, draw: Draw, center: float
+    reach: float, moments: Moments, extra_residuals: FloatArray, draw: Draw, center: float
 ) -> float:
     """End of the interval of a total with one more label in the group that moves it most out.
 
     Args:
       reach: standard errors from the middle, below 0 for the lower end.
       moments: of the residuals of each group.
-      extra: the residual of one more label of each group, infinite where there is none to be drawn.
+      extra_residuals: the residual of one more label of each group, infinite where none can be
+        drawn.
       draw: of the requests.
       center: what is added to the residuals.
     """
-    count, mean, variance = moments
-    spread = draw.size**2 * draw.rest * variance / np.maximum(count, 1.0)
-    middle = float((draw.size * mean).sum()) + center
-    is_open = np.isfinite(extra) & (draw.rest > 0.0)
+    n_labelled, group_means, group_variances = moments
+    total_variances = draw.size**2 * draw.rest * group_variances / np.maximum(n_labelled, 1.0)
+    interval_middle = float((draw.size * group_means).sum()) + center
+    is_open = np.isfinite(extra_residuals) & (draw.rest > 0.0)
     if not is_open.any():
-        return middle + reach * float(spread.sum()) ** 0.5
-    gap = np.where(is_open, extra, 0.0) - mean
-    squares = variance * np.maximum(count - 1.0, 0.0) + gap**2 * count / (count + 1.0)
-    wider = draw.size**2 * draw.rest * squares / np.maximum(count, 1.0) / (count + 1.0)
-    ends = (
-        middle
-        + draw.size * gap / (count + 1.0)
-        + reach * np.sqrt(np.maximum(spread.sum() - spread + wider, 0.0))
+        return interval_middle + reach * float(total_variances.sum()) ** 0.5
+    label_gap = np.where(is_open, extra_residuals, 0.0) - group_means
+    wider_squares = group_variances * np.maximum(
+        n_labelled - 1.0, 0.0
+    ) + label_gap**2 * n_labelled / (n_labelled + 1.0)
+    wider_variances = (
+        draw.size**2 * draw.rest * wider_squares / np.maximum(n_labelled, 1.0) / (n_labelled + 1.0)
     )
-    return float((ends[is_open].max if reach > 0.0 else ends[is_open].min)())
+    possible_ends = (
+        interval_middle
+        + draw.size * label_gap / (n_labelled + 1.0)
+        + reach
+        * np.sqrt(np.maximum(total_variances.sum() - total_variances + wider_variances, 0.0))
+    )
+    return float((possible_ends[is_open].max if reach > 0.0 else possible_ends[is_open].min)())
 
 
 def judge_coefficient(human: FloatArray, judge: FloatArray, groups: IntArray, draw: Draw) -> float:
@@ -385,22 +460,36 @@ def judge_coefficient(human: FloatArray, judge: FloatArray, groups: IntArray, dr
 
     Source: Angelopoulos, Duchi and Zrnic 2023, section 6.
     """
-    parts = (human + judge, human, judge)
-    both, people, machine = (_moments(values, groups, len(draw.size)).variance for values in parts)
-    weight = draw.size**2 * draw.rest / np.maximum(draw.labelled, 1.0)
-    spread = float((weight * machine).sum())
+    label_parts = (human + judge, human, judge)
+    sum_variance, human_variance, judge_variance = (
+        _moments(label_values, groups, len(draw.size)).variance for label_values in label_parts
+    )
+    group_weights = draw.size**2 * draw.rest / np.maximum(draw.labelled, 1.0)
+    judge_spread = float((group_weights * judge_variance).sum())
     # A judge that says the same within each group varies by rounding alone, and counts for nothing.
-    if not spread > 1e-12 * weight.sum():
+    if not judge_spread > 1e-12 * group_weights.sum():
         return 0.0
-    return float(np.clip((weight * (both - people - machine)).sum() / 2.0 / spread, 0.0, 1.0))
+    return float(
+        np.clip(
+            (group_weights * (sum_variance - human_variance - judge_variance)).sum()
+            / 2.0
+            / judge_spread,
+            0.0,
+            1.0,
+        )
+    )
 
 
-def _moments(values: FloatArray, groups: IntArray, n_groups: int) -> Moments:
+def _moments(values: FloatArray, group_numbers: IntArray, n_groups: int) -> Moments:
     """Moments of the values of each group."""
-    count = np.bincount(groups, minlength=n_groups).astype(np.float64)
-    mean = np.bincount(groups, values, n_groups) / np.maximum(count, 1.0)
-    squares = np.bincount(groups, (values - mean[groups]) ** 2, n_groups)
-    return Moments(count, mean, squares / np.maximum(count - 1.0, 1.0))
+    group_counts = np.bincount(group_numbers, minlength=n_groups).astype(np.float64)
+    group_means = np.bincount(group_numbers, values, n_groups) / np.maximum(group_counts, 1.0)
+    squared_deviations = np.bincount(
+        group_numbers, (values - group_means[group_numbers]) ** 2, n_groups
+    )
+    return Moments(
+        group_counts, group_means, squared_deviations / np.maximum(group_counts - 1.0, 1.0)
+    )
 
 
 def human_interval(
@@ -412,29 +501,52 @@ def human_interval(
 
     Source: Clopper and Pearson 1934; `raglab.metrics.intervals.stratified_share`.
     """
-    k_of, n_of = parts.tables
-    blank = requests.drawn & (requests.human < 0)
+    error_table, case_table = parts.tables
+    is_unlabelled = requests.drawn & (requests.human < 0)
     if requests.stratum.max() == requests.stratum.min():
-        k, n = int(parts.k.sum()), int(parts.n.sum())
+        n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
         # any of them may be an error, or none
-        more = int((blank & n_of.any(axis=1)[requests.status]).sum())
-        ends = Interval(
-            clopper_pearson(k, n + more, level).low, clopper_pearson(k + more, n + more, level).high
+        n_unknown = int((is_unlabelled & case_table.any(axis=1)[requests.status]).sum())
+        exact_interval = Interval(
+            clopper_pearson(n_errors, n_cases + n_unknown, level).low,
+            clopper_pearson(n_errors + n_unknown, n_cases + n_unknown, level).high,
         )
-        return k / n if n else float("nan"), ends
+        return n_errors / n_cases if n_cases else float("nan"), exact_interval
     # whether decisions alone tell n
-    cells, is_known = _decision_cells(requests), bool((n_of == n_of[:, :1]).all())
-    size, drawn, hits, unknown = (
-        np.bincount(cells, weights).astype(np.int64)
-        for weights in (None, requests.drawn, parts.k if is_known else parts.n, blank)
+    decision_cells, is_known = (
+        _decision_cells(requests),
+        bool((case_table == case_table[:, :1]).all()),
     )
-    top: list[Stratum] = []
-    rest: list[Stratum] = []
-    for place in np.flatnonzero(size):
-        k_row, n_row = k_of[place % len(Status)], n_of[place % len(Status)]
-        if n_row.any():
-            strata = top if is_known or (k_row == n_row).all() else rest
-            strata.append(
-                Stratum(int(size[place]), int(drawn[place]), int(hits[place]), int(unknown[place]))
+    cell_sizes, drawn_counts, cell_counts, unknown_counts = (
+        np.bincount(decision_cells, cell_weights).astype(np.int64)
+        for cell_weights in (
+            None,
+            requests.drawn,
+            parts.k if is_known else parts.n,
+            is_unlabelled,
+        )
+    )
+    certain_strata: list[Stratum] = []
+    other_strata: list[Stratum] = []
+    for cell_number in np.flatnonzero(cell_sizes):
+        error_row, case_row = (
+            error_table[cell_number % len(Status)],
+            case_table[cell_number % len(Status)],
+        )
+        if case_row.any():
+            stratum_list = (
+                certain_strata if is_known or (error_row == case_row).all() else other_strata
             )
-    return stratified_rate(top, level) if is_known else stratified_share(top, rest, level)
+            stratum_list.append(
+                Stratum(
+                    int(cell_sizes[cell_number]),
+                    int(drawn_counts[cell_number]),
+                    int(cell_counts[cell_number]),
+                    int(unknown_counts[cell_number]),
+                )
+            )
+    return (
+        stratified_rate(certain_strata, level)
+        if is_known
+        else stratified_share(certain_strata, other_strata, level)
+    )

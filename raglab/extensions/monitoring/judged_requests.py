@@ -30,9 +30,9 @@ from raglab.values import Status, refuse
 if TYPE_CHECKING:
     import pandas as pd
 
-_LABELS = {status.name: int(status) for status in Status}
-ERROR = "error"  # decision of a request whose model failed
-_CELLS = 2 * len(Status)
+_CODE_OF_LABEL = {status.name: int(status) for status in Status}
+FAILED_DECISION = "error"  # decision of a request whose model failed
+_N_OUTCOMES = 2 * len(Status)
 DRAW_LEVEL = 1e-4  # chance, at most, that a frame whose judge does not know the draw is refused
 
 
@@ -97,85 +97,113 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
         have no label.
     """
     if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()].unique()
-        value = shown_value(", ".join(map(str, twice)))
-        _refuse("a frame must have each column once", "keep one of each", value)
-    failed = frame["decision"] == ERROR if "decision" in frame else np.zeros(len(frame), dtype=bool)
-    frame = frame[~failed]
+        repeated_columns = frame.columns[frame.columns.duplicated()].unique()
+        fault_text = shown_value(", ".join(map(str, repeated_columns)))
+        _refuse("a frame must have each column once", "keep one of each", fault_text)
+    is_failed = (
+        frame["decision"] == FAILED_DECISION
+        if "decision" in frame
+        else np.zeros(len(frame), dtype=bool)
+    )
+    frame = frame[~is_failed]
     if "request_id" in frame:
         check_ids(frame["request_id"].dropna().astype(str).str.strip(), "frame")
-    status, _ = _outcomes(frame, "decision", None)
-    if not len(status) or (status < 0).any():
-        count = f"{int((status < 0).sum())} without one of {len(status)}"
-        _refuse("every request must have a decision", "complete the column", count)
-    judge_label, judge_right = _outcomes(frame, "judge", "judge_correct")
-    label, right = _outcomes(frame, "label", "correct")
-    answered = status == Status.ok
-    judge, human = (
+    statuses, _ = _outcomes(frame, "decision", None)
+    if not len(statuses) or (statuses < 0).any():
+        fault_count = f"{int((statuses < 0).sum())} without one of {len(statuses)}"
+        _refuse("every request must have a decision", "complete the column", fault_count)
+    judge_labels, is_judge_right = _outcomes(frame, "judge", "judge_correct")
+    human_labels, is_human_right = _outcomes(frame, "label", "correct")
+    is_answered = statuses == Status.ok
+    judge_outcomes, human_outcomes = (
         np.where(
-            (code < 0) | (answered & (code == Status.ok) & np.isnan(is_right)),
+            (label_codes < 0) | (is_answered & (label_codes == Status.ok) & np.isnan(is_right)),
             -1,
-            2 * code + (is_right != 0.0),
+            2 * label_codes + (is_right != 0.0),
         )
-        for code, is_right in ((judge_label, judge_right), (label, right))
+        for label_codes, is_right in (
+            (judge_labels, is_judge_right),
+            (human_labels, is_human_right),
+        )
     )
-    drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else label >= 0
-    if stray := int(((label >= 0) & ~drawn).sum()):
-        value = f"{stray} that are not"
-        _refuse("a request with a label must be a drawn one", "it stands for nobody else", value)
-    probability = _probabilities(frame)
-    if drawn.all() and (probability < 1.0).any():
-        rule, value = (
-            "a frame must hold the requests not drawn too",
-            f"{len(status)} drawn ones alone",
+    is_drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else human_labels >= 0
+    if n_stray := int(((human_labels >= 0) & ~is_drawn).sum()):
+        fault_text = f"{n_stray} that are not"
+        _refuse(
+            "a request with a label must be a drawn one", "it stands for nobody else", fault_text
         )
-        _refuse(rule, "add them with the judge's labels", value)
-    silent, blank = int((judge < 0).sum()), int((drawn & (human < 0)).sum())
-    counts = {
-        f"{int(failed.sum()):,} more are left out, since the model failed": failed.any(),
-        f"the judge says nothing of {silent:,}, which count as agreed": silent,
-        f"{blank:,} drawn ones have no full label and may be anything": blank,
+    probabilities = _probabilities(frame)
+    if is_drawn.all() and (probabilities < 1.0).any():
+        requirement, fault_text = (
+            "a frame must hold the requests not drawn too",
+            f"{len(statuses)} drawn ones alone",
+        )
+        _refuse(requirement, "add them with the judge's labels", fault_text)
+    n_silent, n_blank = (
+        int((judge_outcomes < 0).sum()),
+        int((is_drawn & (human_outcomes < 0)).sum()),
+    )
+    note_counts = {
+        f"{int(is_failed.sum()):,} more are left out, since the model failed": is_failed.any(),
+        f"the judge says nothing of {n_silent:,}, which count as agreed": n_silent,
+        f"{n_blank:,} drawn ones have no full label and may be anything": n_blank,
     }
-    if notes := [note for note, count in counts.items() if count]:
-        warn_user(f"Of {len(status):,} requests {'; '.join(notes)}.")
-    return JudgedRequests(status, judge, human, drawn, probability, _strata(frame))
+    if count_notes := [
+        count_note for count_note, fault_count in note_counts.items() if fault_count
+    ]:
+        warn_user(f"Of {len(statuses):,} requests {'; '.join(count_notes)}.")
+    return JudgedRequests(
+        statuses, judge_outcomes, human_outcomes, is_drawn, probabilities, _strata(frame)
+    )
 
 
-def _refuse(rule: str, remedy: str, value: str | None = None) -> NoReturn:
-    raise input_error(Where("frame"), rule, remedy, value)
+def _refuse(requirement: str, remedy: str, fault_text: str | None = None) -> NoReturn:
+    raise input_error(Where("frame"), requirement, remedy, fault_text)
 
 
-def _outcomes(frame: pd.DataFrame, name: str, right: str | None) -> tuple[IntArray, FloatArray]:
+def _outcomes(
+    frame: pd.DataFrame, column_name: str, right_column: str | None
+) -> tuple[IntArray, FloatArray]:
     """Codes of a label column, -1 if empty, and whether the answer is right, NaN if empty."""
-    if name not in frame:
-        rule = f"a frame of judged requests must have a column {name}"
-        _refuse(rule, "give a row a request", shown_value(list(map(str, frame.columns))))
-    texts = frame[name].astype(object).where(frame[name].notna(), "").astype(str).str.strip()
-    codes = float_array(texts.map({**_LABELS, "": -1}), name)
-    if (odd := np.isnan(codes)).any():
-        value = f"{shown_value(texts[odd].iloc[0])} ({int(odd.sum())} such rows)"
-        rule = f"column {name} must be {', '.join(_LABELS)} or empty"
-        _refuse(rule, "correct the labels or leave them empty", value)
-    is_right = _numbers(frame, right) if right in frame else np.ones(len(frame))
-    return codes.astype(np.int64), is_right
+    if column_name not in frame:
+        requirement = f"a frame of judged requests must have a column {column_name}"
+        _refuse(requirement, "give a row a request", shown_value(list(map(str, frame.columns))))
+    label_texts = (
+        frame[column_name]
+        .astype(object)
+        .where(frame[column_name].notna(), "")
+        .astype(str)
+        .str.strip()
+    )
+    label_codes = float_array(label_texts.map({**_CODE_OF_LABEL, "": -1}), column_name)
+    if (is_unknown := np.isnan(label_codes)).any():
+        fault_text = (
+            f"{shown_value(label_texts[is_unknown].iloc[0])} ({int(is_unknown.sum())} such rows)"
+        )
+        requirement = f"column {column_name} must be {', '.join(_CODE_OF_LABEL)} or empty"
+        _refuse(requirement, "correct the labels or leave them empty", fault_text)
+    is_right = _numbers(frame, right_column) if right_column in frame else np.ones(len(frame))
+    return label_codes.astype(np.int64), is_right
 
 
-def _numbers(frame: pd.DataFrame, name: str | None) -> FloatArray:
+def _numbers(frame: pd.DataFrame, column_name: str | None) -> FloatArray:
     """Column of true and false, NaN where it is empty."""
-    numbers = float_array(frame[name].astype(object).where(frame[name] != "", None), str(name))
-    if not np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all():
-        _refuse(f"column {name} must be true, false or empty", "grades are not taken")
-    return numbers
+    truth_values = float_array(
+        frame[column_name].astype(object).where(frame[column_name] != "", None), str(column_name)
+    )
+    if not np.isin(truth_values[~np.isnan(truth_values)], (0.0, 1.0)).all():
+        _refuse(f"column {column_name} must be true, false or empty", "grades are not taken")
+    return truth_values
 
 
 def _probabilities(frame: pd.DataFrame) -> FloatArray:
     if "inclusion_probability" not in frame:
         return np.full(len(frame), np.nan)
-    numbers = float_array(frame["inclusion_probability"], "inclusion_probability")
-    if ((numbers <= 0.0) | (numbers > 1.0)).any():
-        value = shown_value(float(np.nanmin(numbers)))
-        _refuse("inclusion_probability must be in (0, 1]", "state the true one", value)
-    return numbers
+    probabilities = float_array(frame["inclusion_probability"], "inclusion_probability")
+    if ((probabilities <= 0.0) | (probabilities > 1.0)).any():
+        fault_text = shown_value(float(np.nanmin(probabilities)))
+        _refuse("inclusion_probability must be in (0, 1]", "state the true one", fault_text)
+    return probabilities
 
 
 def _strata(frame: pd.DataFrame) -> IntArray:
@@ -183,19 +211,26 @@ def _strata(frame: pd.DataFrame) -> IntArray:
 
     Of the column, or else of those that are drawn with the same probability.
     """
-    column = next((name for name in ("stratum", "inclusion_probability") if name in frame), None)
-    if column is None:
+    stratum_column = next(
+        (
+            column_name
+            for column_name in ("stratum", "inclusion_probability")
+            if column_name in frame
+        ),
+        None,
+    )
+    if stratum_column is None:
         return np.zeros(len(frame), dtype=np.int64)
-    if missing := int(frame[column].isna().sum()):
-        rule = f"column {column} must be known of every request"
-        _refuse(rule, "state it of those not drawn too", f"{missing} without")
-    if column == "stratum" and "inclusion_probability" in frame:
-        chances = frame.groupby("stratum")["inclusion_probability"]
-        if uneven := int((chances.max() > chances.min()).sum()):
-            rule = "inclusion_probability must be the same within a stratum"
-            _refuse(rule, "leave column stratum out", f"several in {uneven} strata")
-    names = frame[column].astype(str).to_numpy(dtype=str)
-    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+    if n_missing := int(frame[stratum_column].isna().sum()):
+        requirement = f"column {stratum_column} must be known of every request"
+        _refuse(requirement, "state it of those not drawn too", f"{n_missing} without")
+    if stratum_column == "stratum" and "inclusion_probability" in frame:
+        chances_by_stratum = frame.groupby("stratum")["inclusion_probability"]
+        if n_uneven := int((chances_by_stratum.max() > chances_by_stratum.min()).sum()):
+            requirement = "inclusion_probability must be the same within a stratum"
+            _refuse(requirement, "leave column stratum out", f"several in {n_uneven} strata")
+    stratum_names = frame[stratum_column].astype(str).to_numpy(dtype=str)
+    return np.unique(stratum_names, return_inverse=True)[1].astype(np.int64)
 
 
 def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
@@ -208,12 +243,12 @@ def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
     if isinstance(rates, str):
         msg = f"rates must be several names, got the text {rates!r}; give a list."
         raise TypeError(msg)
-    names = list(rates)
-    unknown = [str(name) for name in names if name not in OBJECTIVES]
-    if unknown or not names:
-        value = ", ".join(unknown) or "none"
-        refuse(f"rates must be some of {', '.join(OBJECTIVES)}", value, "correct them")
-    return tuple(names)
+    rate_names = list(rates)
+    unknown_names = [str(rate_name) for rate_name in rate_names if rate_name not in OBJECTIVES]
+    if unknown_names or not rate_names:
+        fault_text = ", ".join(unknown_names) or "none"
+        refuse(f"rates must be some of {', '.join(OBJECTIVES)}", fault_text, "correct them")
+    return tuple(rate_names)
 
 
 def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
@@ -221,21 +256,25 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
 
     Source: rules S6.2, S6.3.
     """
-    shape = (len(Status), _CELLS, len(RATES))
-    every = np.eye(len(Status) * _CELLS, dtype=np.int64)
-    counts = (
+    table_shape = (len(Status), _N_OUTCOMES, len(RATES))
+    unit_cells = np.eye(len(Status) * _N_OUTCOMES, dtype=np.int64)
+    contribution_counts = (
         contributions(np.array(list(Status), dtype=np.int8)),
-        denominators(rate_counts(every), label_counts(every)),
+        denominators(rate_counts(unit_cells), label_counts(unit_cells)),
     )
-    place = list(RATE_TABLE).index(rate)
-    tables = np.stack([count.reshape(shape)[..., place] for count in counts]).astype(np.float64)
-    known, at = requests.human >= 0, requests.status
-    human_k, human_n = tables[:, at, np.maximum(requests.human, 0)] * known
-    judge_k, judge_n = tables[:, at, np.where(requests.judge < 0, 2 * at + 1, requests.judge)]
-    return RateParts(human_k, human_n, judge_k, judge_n, tables)
+    rate_index = list(RATE_TABLE).index(rate)
+    rate_tables = np.stack(
+        [cell_counts.reshape(table_shape)[..., rate_index] for cell_counts in contribution_counts]
+    ).astype(np.float64)
+    is_known, statuses = requests.human >= 0, requests.status
+    human_k, human_n = rate_tables[:, statuses, np.maximum(requests.human, 0)] * is_known
+    judge_k, judge_n = rate_tables[
+        :, statuses, np.where(requests.judge < 0, 2 * statuses + 1, requests.judge)
+    ]
+    return RateParts(human_k, human_n, judge_k, judge_n, rate_tables)
 
 
-def draw_dependence(requests: JudgedRequests, chance: FloatArray) -> str:
+def draw_dependence(requests: JudgedRequests, chances: FloatArray) -> str:
     """Why the judge's labels, or its silence, depend on who was drawn.
 
     '' where they do so by no more than chance.
@@ -251,35 +290,40 @@ def draw_dependence(requests: JudgedRequests, chance: FloatArray) -> str:
 
     Args:
       requests: all of them.
-      chance: that each was drawn with: the stated probability, or the share of its stratum that was
-        drawn, [Q].
+      chances: that each was drawn with: the stated probability, or the share of its stratum that
+        was drawn, [Q].
 
     Source: Hoeffding 1963, theorems 1 and 4.
     """
     from scipy.special import rel_entr
 
-    silent = requests.judge < 0
-    if not requests.drawn.all() and silent[~requests.drawn].all() and not silent.all():
+    is_silent = requests.judge < 0
+    if not requests.drawn.all() and is_silent[~requests.drawn].all() and not is_silent.all():
         return "the judge says nothing of any that was not drawn; it must not know who is drawn"
-    labels = requests.status * (_CELLS + 1) + requests.judge + 1
-    kinds = len(Status) * (_CELLS + 1)
-    keys = np.concatenate([labels, (requests.stratum + 1) * kinds + labels])
-    total, drawn, mean = (
-        np.bincount(keys, np.tile(of, 2)) for of in (np.ones(len(labels)), requests.drawn, chance)
+    outcome_codes = requests.status * (_N_OUTCOMES + 1) + requests.judge + 1
+    n_codes = len(Status) * (_N_OUTCOMES + 1)
+    group_codes = np.concatenate([outcome_codes, (requests.stratum + 1) * n_codes + outcome_codes])
+    group_totals, drawn_counts, expected_counts = (
+        np.bincount(group_codes, np.tile(row_weights, 2))
+        for row_weights in (np.ones(len(outcome_codes)), requests.drawn, chances)
     )
-    evidence = rel_entr(drawn, mean) + rel_entr(total - drawn, np.maximum(total - mean, 0.0))
-    place = int(np.argmax(evidence))
-    if evidence[place] <= np.log(2.0 * np.count_nonzero(total) / DRAW_LEVEL):
+    group_evidence = rel_entr(drawn_counts, expected_counts) + rel_entr(
+        group_totals - drawn_counts, np.maximum(group_totals - expected_counts, 0.0)
+    )
+    group_code = int(np.argmax(group_evidence))
+    if group_evidence[group_code] <= np.log(2.0 * np.count_nonzero(group_totals) / DRAW_LEVEL):
         return ""
-    decision, code = divmod(place % kinds, _CELLS + 1)
-    label = (
-        f"{Status((code - 1) // 2).name}{'' if code % 2 == 0 else ', not right'}"
-        if code
+    decision, outcome_code = divmod(group_code % n_codes, _N_OUTCOMES + 1)
+    outcome_text = (
+        f"{Status((outcome_code - 1) // 2).name}{'' if outcome_code % 2 == 0 else ', not right'}"
+        if outcome_code
         else "nothing"
     )
-    where = "in a stratum, " if place >= kinds else ""
+    stratum_text = "in a stratum, " if group_code >= n_codes else ""
     return (
-        f"{where}of {total[place]:.0f} requests decided {Status(decision).name} of which the "
-        f"judge says {label}, {drawn[place]:.0f} were drawn and {mean[place]:.1f} expected: it "
-        "must not know who is drawn, and the draw must be random"
+        f"{stratum_text}of {group_totals[group_code]:.0f} requests "
+        f"decided {Status(decision).name} of which the judge says {outcome_text}, "
+        f"{drawn_counts[group_code]:.0f} were drawn "
+        f"and {expected_counts[group_code]:.1f} expected: "
+        "it must not know who is drawn, and the draw must be random"
     )

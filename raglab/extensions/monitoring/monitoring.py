@@ -41,7 +41,12 @@ from raglab.extensions.monitoring.processes import (
     wealth_paths,
 )
 from raglab.extensions.monitoring.promises import Promises, certificate_promises
-from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
+from raglab.extensions.monitoring.states import (
+    MAX_KNOWN_IDS,
+    AlarmProcess,
+    MonitorState,
+    RaisedAlarm,
+)
 from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
 from raglab.lab.certification_words import Certification
 from raglab.live.prometheus import MetricTable, tables_text
@@ -55,12 +60,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MonitorVerdict = Literal["alarm", "held", "cannot say yet"]
-ALARM: MonitorVerdict = "alarm"
-HELD: MonitorVerdict = "held"
-OPEN: MonitorVerdict = "cannot say yet"
+ALARM_VERDICT: MonitorVerdict = "alarm"
+HELD_VERDICT: MonitorVerdict = "held"
+OPEN_VERDICT: MonitorVerdict = "cannot say yet"
 
 # columns of a monitor for Prometheus
-_TEXTS = {
+_GAUGE_TEXTS = {
     "alarm": "1 from the first alarm on",
     "held": "Held on average since the start",
     "log_wealth_alarm": "Against the promise, since the start",
@@ -72,7 +77,9 @@ _TEXTS = {
     "alpha": "Highest rate promised",
     "labelled": "Rows since the start",
 }
-GAUGES = tuple((f"raglab_promise_{name}", "gauge", name, 1.0, _TEXTS[name]) for name in _TEXTS)
+MONITOR_GAUGES = tuple(
+    (f"raglab_promise_{name}", "gauge", name, 1.0, _GAUGE_TEXTS[name]) for name in _GAUGE_TEXTS
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,14 +121,16 @@ class Monitor(Result):
         Raises:
           ImportError: the extra is not installed.
         """
-        rows = self.table.assign(policy=self.state.policy_id, alarm=self.table["verdict"] == ALARM)
-        rows = rows.rename(columns={"is_held": "held", "estimate": "rate"})
-        return tables_text([MetricTable(lambda: rows, GAUGES, ("promise", "policy"))])
+        gauge_rows = self.table.assign(
+            policy=self.state.policy_id, alarm=self.table["verdict"] == ALARM_VERDICT
+        )
+        gauge_rows = gauge_rows.rename(columns={"is_held": "held", "estimate": "rate"})
+        return tables_text([MetricTable(lambda: gauge_rows, MONITOR_GAUGES, ("promise", "policy"))])
 
     def _summary(self) -> Summary:
-        promises = self.table[["promise", "verdict"]].itertuples(index=False)
-        labelled = ("labelled rows", f"{self.state.labelled:,}")
-        facts = [("verdict", self.verdict), *promises, labelled]
+        promise_verdicts = self.table[["promise", "verdict"]].itertuples(index=False)
+        labelled_fact = ("labelled rows", f"{self.state.labelled:,}")
+        facts = [("verdict", self.verdict), *promise_verdicts, labelled_fact]
         return Summary(facts, {"promises": self.table}, self.notes)
 
 
@@ -191,31 +200,43 @@ def monitor(
       'alarm'
     """
     policy = certificate.policy if isinstance(certificate, Certification) else certificate
-    stored = MonitorState.load(after) if isinstance(after, str | Path) else after
-    before = stored.state if isinstance(stored, Monitor) else stored
+    stored_state = MonitorState.load(after) if isinstance(after, str | Path) else after
+    earlier_state = stored_state.state if isinstance(stored_state, Monitor) else stored_state
     promises = certificate_promises(
-        certificate, before.delta if delta is None and before is not None else delta
+        certificate, earlier_state.delta if delta is None and earlier_state is not None else delta
     )
-    rows = stream_steps(
+    stream_rows = stream_steps(
         stream, policy if isinstance(policy, Policy) else None, promises.policy_id, arm
     )
-    state = _opening_state(promises, rows, min_probability, window, before)
-    _check_rows(rows, state)
-    state, steps = _advance(promises, rows, state)
-    table = _table(promises, state)
-    mix = f"Promised for traffic of {promises.mix}; watched as it comes."
-    notes = ([mix] if promises.mix else [], rows.notes, _unnamed_notes(rows, before))
-    verdicts = set(table["verdict"])
-    overall = ALARM if ALARM in verdicts else HELD if verdicts == {HELD} else OPEN
-    return Monitor(overall, table, (*chain(*notes), *_state_notes(state)), state, steps)
+    state = _opening_state(promises, stream_rows, min_probability, window, earlier_state)
+    _check_rows(stream_rows, state)
+    state, steps = _advance(promises, stream_rows, state)
+    promise_table = _table(promises, state)
+    mix_note = f"Promised for traffic of {promises.mix}; watched as it comes."
+    note_groups = (
+        [mix_note] if promises.mix else [],
+        stream_rows.notes,
+        _unnamed_notes(stream_rows, earlier_state),
+    )
+    promise_verdicts = set(promise_table["verdict"])
+    overall_verdict = (
+        ALARM_VERDICT
+        if ALARM_VERDICT in promise_verdicts
+        else HELD_VERDICT
+        if promise_verdicts == {HELD_VERDICT}
+        else OPEN_VERDICT
+    )
+    return Monitor(
+        overall_verdict, promise_table, (*chain(*note_groups), *_state_notes(state)), state, steps
+    )
 
 
 def _opening_state(
     promises: Promises,
-    rows: StreamSteps,
+    stream_rows: StreamSteps,
     min_probability: float | None,
     window: int | None,
-    before: MonitorState | None,
+    earlier_state: MonitorState | None,
 ) -> MonitorState:
     """State to go on from: the one before, once it is of the same terms, or one without any row."""
     if window is not None and (
@@ -223,36 +244,53 @@ def _opening_state(
     ):
         refuse("window must be a whole number of rows", repr(window), "write 0 for none")
     # no row has stated the design yet
-    if before is not None and not before.steps and before.min_probability == 1.0:
-        before = replace(
-            before, min_probability=_least_probability(rows.probability, min_probability)
+    if (
+        earlier_state is not None
+        and not earlier_state.steps
+        and earlier_state.min_probability == 1.0
+    ):
+        earlier_state = replace(
+            earlier_state,
+            min_probability=_least_probability(stream_rows.probability, min_probability),
         )
-    if before is not None:
-        certificate = f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta"
-        own = f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
-        same = {
-            "min_probability": (min_probability, min_probability in {None, before.min_probability}),
-            "window": (window, window in {None, before.window or 0}),
-            f"{certificate} {before.delta:g})": (own, before.key == promises.key),
+    if earlier_state is not None:
+        certificate = (
+            f"certificate (policy {earlier_state.policy_id}, {dict(earlier_state.promises)}, delta"
+        )
+        own_terms = f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
+        required_terms = {
+            "min_probability": (
+                min_probability,
+                min_probability in {None, earlier_state.min_probability},
+            ),
+            "window": (window, window in {None, earlier_state.window or 0}),
+            f"{certificate} {earlier_state.delta:g})": (
+                own_terms,
+                earlier_state.key == promises.key,
+            ),
         }
-        for what, (value, holds) in same.items():
-            if not holds:
-                refuse(f"a state must go on under the same {what}", value, "begin without one")
-        return before
-    size, empty = len(promises.names), (NO_WEALTH,) * len(promises.names)
-    sums = ((0.0, 0.0, 0.0),) * size
+        for term_name, (given_value, is_kept) in required_terms.items():
+            if not is_kept:
+                refuse(
+                    f"a state must go on under the same {term_name}",
+                    given_value,
+                    "begin without one",
+                )
+        return earlier_state
+    n_promises, opening_wealth = len(promises.names), (NO_WEALTH,) * len(promises.names)
+    zero_sums = ((0.0, 0.0, 0.0),) * n_promises
     return MonitorState(
         policy_id=promises.policy_id,
         promises=tuple(_targets(promises).items()),
         key=promises.key,
         delta=promises.delta,
-        min_probability=_least_probability(rows.probability, min_probability),
+        min_probability=_least_probability(stream_rows.probability, min_probability),
         window=(default_window(promises.levels) if window is None else window) or None,
-        sums=sums,
-        processes=(AlarmProcess(0, 0, empty, 0, "", sums),),
-        held_logs=empty,
-        alarms=(None,) * size,
-        held_since=(None,) * size,
+        sums=zero_sums,
+        processes=(AlarmProcess(0, 0, opening_wealth, 0, "", zero_sums),),
+        held_logs=opening_wealth,
+        alarms=(None,) * n_promises,
+        held_since=(None,) * n_promises,
     )
 
 
@@ -275,194 +313,223 @@ def _targets(promises: Promises) -> dict[str, float]:
     return dict(zip(promises.names, promises.alphas.tolist(), strict=True))
 
 
-def _least_probability(probability: FloatArray, stated: float | None) -> float:
+def _least_probability(probability: FloatArray, declared_minimum: float | None) -> float:
     """Least inclusion probability of the design: as stated, or the one that all rows have."""
-    values = np.unique(probability)
-    if stated is None and len(values) > 1:
-        rule = "min_probability must be stated where rows have several"
-        refuse(rule, f"{len(values):,}", "it bounds the bets before any label is seen")
-    if stated is None:
-        return float(values[0]) if len(values) else 1.0
-    if not 0.0 < stated <= 1.0:
-        refuse("min_probability must be in (0, 1]", stated, "it is the least of the design")
-    return float(stated)
+    distinct_values = np.unique(probability)
+    if declared_minimum is None and len(distinct_values) > 1:
+        requirement = "min_probability must be stated where rows have several"
+        refuse(
+            requirement, f"{len(distinct_values):,}", "it bounds the bets before any label is seen"
+        )
+    if declared_minimum is None:
+        return float(distinct_values[0]) if len(distinct_values) else 1.0
+    if not 0.0 < declared_minimum <= 1.0:
+        refuse(
+            "min_probability must be in (0, 1]", declared_minimum, "it is the least of the design"
+        )
+    return float(declared_minimum)
 
 
-def _unnamed_notes(rows: StreamSteps, before: MonitorState | None) -> list[str]:
+def _unnamed_notes(stream_rows: StreamSteps, earlier_state: MonitorState | None) -> list[str]:
     """Rows after a state that nothing tells from rows that were read before."""
-    unnamed = sum(not name for name in rows.ids)
-    if before is None or not unnamed or any(rows.times) or any(rows.samples):
+    n_unnamed = sum(not request_id for request_id in stream_rows.ids)
+    if earlier_state is None or not n_unnamed or any(stream_rows.times) or any(stream_rows.samples):
         return []
-    sizes = f"{unnamed:,} of {len(rows.ids):,} rows have no request_id and no `at`"
-    return [f"{sizes}: where they were read before, they count twice."]
+    count_text = f"{n_unnamed:,} of {len(stream_rows.ids):,} rows have no request_id and no `at`"
+    return [f"{count_text}: where they were read before, they count twice."]
 
 
-def _row_digests(rows: StreamSteps) -> list[str]:
+def _row_digests(stream_rows: StreamSteps) -> list[str]:
     """Digests of requests and samples in the order of the steps, those that have a name."""
-    names = [(int(place), f"r{name}") for place, name in enumerate(rows.ids) if name]
-    names += [
-        (int(end), f"s{name}") for end, name in zip(rows.ends, rows.samples, strict=True) if name
+    named_rows = [
+        (int(row_index), f"r{request_id}")
+        for row_index, request_id in enumerate(stream_rows.ids)
+        if request_id
     ]
-    return [digest(name, 12) for _, name in sorted(names, key=lambda pair: pair[0])]
+    named_rows += [
+        (int(sample_end), f"s{request_id}")
+        for sample_end, request_id in zip(stream_rows.ends, stream_rows.samples, strict=True)
+        if request_id
+    ]
+    return [
+        digest(request_id, 12)
+        for _, request_id in sorted(named_rows, key=lambda named_row: named_row[0])
+    ]
 
 
-def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
+def _check_rows(stream_rows: StreamSteps, state: MonitorState) -> None:
     """Refuse rows read before, rows before the last step, or rows the design cannot have drawn.
 
     Raises:
       ValueError: such a row, with their number.
     """
-    last = f"the last step was at {state.at}"
-    least = f"inclusion_probability must be at least {state.min_probability:g}"
-    same_time = [
-        bool(at) and at == state.at and not name
-        for at, name in zip(rows.times, rows.samples, strict=True)
+    last_step_text = f"the last step was at {state.at}"
+    minimum_text = f"inclusion_probability must be at least {state.min_probability:g}"
+    is_repeated_time = [
+        bool(step_time) and step_time == state.at and not sample_name
+        for step_time, sample_name in zip(stream_rows.times, stream_rows.samples, strict=True)
     ]
-    faults = {
+    checks_by_rule = {
         "rows must not have been read before": (
-            len(set(_row_digests(rows)).intersection(state.latest)),
+            len(set(_row_digests(stream_rows)).intersection(state.latest)),
             "give a sample whole, and only rows that came after",
         ),
         "rows must not lie before those that were read": (
-            sum(moment < state.at for moment in rows.times),
-            f"{last}; give the rows that came after",
+            sum(row_time < state.at for row_time in stream_rows.times),
+            f"{last_step_text}; give the rows that came after",
         ),
         "rows of one time must come together": (
-            sum(same_time),
-            f"{last}; cut files between times",
+            sum(is_repeated_time),
+            f"{last_step_text}; cut files between times",
         ),
-        f"{least}, the least of the design": (
-            int((rows.probability < state.min_probability).sum()),
+        f"{minimum_text}, the least of the design": (
+            int((stream_rows.probability < state.min_probability).sum()),
             "begin without a state and with another min_probability",
         ),
     }
-    for rule, (count, remedy) in faults.items():
-        if count:
-            refuse(rule, f"{count:,}", remedy)
+    for requirement, (n_faults, remedy) in checks_by_rule.items():
+        if n_faults:
+            refuse(requirement, f"{n_faults:,}", remedy)
 
 
 def _advance(
-    promises: Promises, rows: StreamSteps, state: MonitorState
+    promises: Promises, stream_rows: StreamSteps, state: MonitorState
 ) -> tuple[MonitorState, pd.DataFrame]:
     """Go on from a state by some steps: the state after them, and a row a step and promise."""
     import pandas as pd
 
-    size, n_steps = len(promises.names), len(rows.ends)
-    low, high = row_excess(promises, rows)
-    is_labelled = rows.cell >= 0
-    labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[rows.ends]
-    held, held_logs = wealth_paths(
-        opening_bets(promises, state, below=True), state.held_logs, high, rows.ends
+    n_promises, n_steps = len(promises.names), len(stream_rows.ends)
+    alarm_excess, held_excess = row_excess(promises, stream_rows)
+    is_labelled = stream_rows.cell >= 0
+    n_labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[stream_rows.ends]
+    held_wealth, held_logs = wealth_paths(
+        opening_bets(promises, state, below=True), state.held_logs, held_excess, stream_rows.ends
     )
-    running = _running_sums(promises, rows, np.array(state.sums))
-    sums = running[1:][rows.ends]
-    margins = alarm_margins(promises, rows, state, low, labelled, sums)
+    running_sums = _running_sums(promises, stream_rows, np.array(state.sums))
+    step_sums = running_sums[1:][stream_rows.ends]
+    margins = alarm_margins(promises, stream_rows, state, alarm_excess, n_labelled, step_sums)
     # An alarm stays; `held` is said by the wealth of the step.
-    numbers = np.arange(n_steps) + state.steps + 1
-    is_held = held >= held_bar(promises)
+    step_numbers = np.arange(n_steps) + state.steps + 1
+    is_held = held_wealth >= held_bar(promises)
     alarms = tuple(
-        _first_alarm(place, promises, margins, sums, rows.times, labelled, state)
+        _first_alarm(
+            promise_index, promises, margins, step_sums, stream_rows.times, n_labelled, state
+        )
         if alarm is None
         else alarm
-        for place, alarm in enumerate(state.alarms)
+        for promise_index, alarm in enumerate(state.alarms)
     )
     next_state = replace(
         state,
         steps=state.steps + n_steps,
-        labelled=int(labelled[-1]) if n_steps else state.labelled,
+        labelled=int(n_labelled[-1]) if n_steps else state.labelled,
         unlabelled=state.unlabelled + int((~is_labelled).sum()),
-        errors=state.errors + rows.errors,
-        at=rows.times[-1] if n_steps else state.at,
+        errors=state.errors + stream_rows.errors,
+        at=stream_rows.times[-1] if n_steps else state.at,
         restarts=margins.restarts,
         since_restart=margins.since_restart,
-        sums=tuple(map(tuple, running[-1].tolist())),
+        sums=tuple(map(tuple, running_sums[-1].tolist())),
         processes=margins.processes,
         held_logs=held_logs,
         alarms=alarms,
         held_since=tuple(
-            _held_since(is_held[:, place], before, state.steps + 1)
-            for place, before in enumerate(state.held_since)
+            _held_since(is_held[:, promise_index], held_before, state.steps + 1)
+            for promise_index, held_before in enumerate(state.held_since)
         ),
-        latest=(*state.latest, *_row_digests(rows))[-MOST_IDS:],
+        latest=(*state.latest, *_row_digests(stream_rows))[-MAX_KNOWN_IDS:],
     )
-    raised = np.array([np.inf if alarm is None else alarm.step for alarm in alarms])
-    is_alarm = numbers[:, None] >= raised
-    by = np.array(["" if alarm is None else alarm.process for alarm in alarms], dtype=object)
+    alarm_steps = np.array([np.inf if alarm is None else alarm.step for alarm in alarms])
+    is_alarm = step_numbers[:, None] >= alarm_steps
+    alarm_names = np.array(
+        ["" if alarm is None else alarm.process for alarm in alarms], dtype=object
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = sums[..., 1] / sums[..., 2] * promises.scale
-    by_step: dict[str, Any] = {
-        "step": numbers[:, None],
-        "at": np.array(rows.times, dtype=object)[:, None],
+        promise_rate = step_sums[..., 1] / step_sums[..., 2] * promises.scale
+    step_columns: dict[str, Any] = {
+        "step": step_numbers[:, None],
+        "at": np.array(stream_rows.times, dtype=object)[:, None],
         "promise": np.array(promises.names, dtype=object),
         "alpha": promises.alphas,
-        "labelled": labelled[:, None],
-        "rate": rate,
+        "labelled": n_labelled[:, None],
+        "rate": promise_rate,
         "log_wealth_alarm": margins.start,
-        "bar_alarm": alarm_bar(promises.delta, size, 0, windowed=state.window is not None),
-        "log_wealth_held": held,
+        "bar_alarm": alarm_bar(promises.delta, n_promises, 0, windowed=state.window is not None),
+        "log_wealth_held": held_wealth,
         "bar_held": held_bar(promises),
         "margin_alarm": margins.best,
-        "leader": np.array([each.name for each in margins.bettors], dtype=object)[margins.leader],
-        "alarm_by": np.where(is_alarm, by, ""),
+        "leader": np.array([bettor.name for bettor in margins.bettors], dtype=object)[
+            margins.leader
+        ],
+        "alarm_by": np.where(is_alarm, alarm_names, ""),
         "is_held": is_held,
-        "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)),
+        "verdict": np.where(is_alarm, ALARM_VERDICT, np.where(is_held, HELD_VERDICT, OPEN_VERDICT)),
     }
-    shape = (n_steps, size)
-    columns = {name: np.broadcast_to(of, shape).ravel() for name, of in by_step.items()}
-    return next_state, pd.DataFrame(columns)
+    table_shape = (n_steps, n_promises)
+    flat_columns = {
+        column_name: np.broadcast_to(column_values, table_shape).ravel()
+        for column_name, column_values in step_columns.items()
+    }
+    return next_state, pd.DataFrame(flat_columns)
 
 
-def _running_sums(promises: Promises, rows: StreamSteps, before: FloatArray) -> FloatArray:
+def _running_sums(
+    promises: Promises, stream_rows: StreamSteps, prior_sums: FloatArray
+) -> FloatArray:
     """Cases n, weighted k and n of labelled rows after each row, prior sums first, [N+1, T, 3].
 
     They give the weighted ratio k / n: an estimate, on which no verdict rests.
     """
-    is_labelled = (rows.cell >= 0)[:, None]
-    k, n = (np.where(is_labelled, table[rows.cell], 0.0) for table in (promises.k, promises.n))
-    weight = 1.0 / rows.probability[:, None]
-    parts = np.stack([n, weight * k, weight * n], axis=-1)
-    return np.concatenate([before[None], parts]).cumsum(axis=0)
+    is_labelled = (stream_rows.cell >= 0)[:, None]
+    n_errors, n_cases = (
+        np.where(is_labelled, cell_table[stream_rows.cell], 0.0)
+        for cell_table in (promises.k, promises.n)
+    )
+    row_weight = 1.0 / stream_rows.probability[:, None]
+    row_sums = np.stack([n_cases, row_weight * n_errors, row_weight * n_cases], axis=-1)
+    return np.concatenate([prior_sums[None], row_sums]).cumsum(axis=0)
 
 
 def _first_alarm(
-    place: int,
+    promise_index: int,
     promises: Promises,
     margins: Margins,
-    sums: FloatArray,
-    times: Sequence[str],
-    labelled: IntArray,
+    step_sums: FloatArray,
+    step_times: Sequence[str],
+    n_labelled: IntArray,
     state: MonitorState,
 ) -> RaisedAlarm | None:
     """First alarm of a promise within some steps, and the rows that it is about."""
-    raised = np.flatnonzero(margins.best[:, place] >= 0.0)
-    if not len(raised):
+    alarm_steps = np.flatnonzero(margins.best[:, promise_index] >= 0.0)
+    if not len(alarm_steps):
         return None
-    step = int(raised[0])
-    process = margins.bettors[margins.leader[step, place]]
-    _, k, n = (sums[step, place] - np.array(process.sums[place])).tolist()
-    bar = alarm_bar(
+    first_step = int(alarm_steps[0])
+    process = margins.bettors[margins.leader[first_step, promise_index]]
+    _, weighted_errors, weighted_cases = (
+        step_sums[first_step, promise_index] - np.array(process.sums[promise_index])
+    ).tolist()
+    process_bar = alarm_bar(
         promises.delta, len(promises.names), process.restart, windowed=state.window is not None
     )
     return RaisedAlarm(
-        step=state.steps + step + 1,
-        at=times[step],
+        step=state.steps + first_step + 1,
+        at=step_times[first_step],
         process=process.name,
         restart=process.restart,
         from_step=process.step + 1,
         from_at=process.at,
-        labelled=int(labelled[step]) - process.first,
-        rate=k / n if n > 0.0 else None,
-        log_wealth=float(margins.best[step, place]) + bar,
-        bar=bar,
+        labelled=int(n_labelled[first_step]) - process.first,
+        rate=weighted_errors / weighted_cases if weighted_cases > 0.0 else None,
+        log_wealth=float(margins.best[first_step, promise_index]) + process_bar,
+        bar=process_bar,
     )
 
 
-def _held_since(is_held: NDArray[np.bool_], before: int | None, first: int) -> int | None:
-    """Step since which a promise is held without a break, [S] steps from `first` on."""
-    breaks = np.flatnonzero(~is_held)
-    if not len(breaks):
-        return before if before is not None or not len(is_held) else first
-    return first + int(breaks[-1]) + 1 if is_held[-1] else None
+def _held_since(is_held: NDArray[np.bool_], held_before: int | None, first_step: int) -> int | None:
+    """Step since which a promise is held without a break, [S] steps from `first_step` on."""
+    break_steps = np.flatnonzero(~is_held)
+    if not len(break_steps):
+        return held_before if held_before is not None or not len(is_held) else first_step
+    return first_step + int(break_steps[-1]) + 1 if is_held[-1] else None
 
 
 # what a table has of a promise without an alarm
@@ -473,57 +540,70 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
     """A row a promise, of the state alone."""
     import pandas as pd
 
-    bar = alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None)
-    rows = []
-    for place, (name, alpha) in enumerate(state.promises):
-        alarm, since = state.alarms[place] or _NO_ALARM, state.held_since[place]
-        n, k, weight = state.sums[place]
-        scale = float(promises.scale[place])
-        rows.append(
+    start_bar = alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None)
+    promise_rows = []
+    for promise_index, (promise_name, alpha) in enumerate(state.promises):
+        alarm, held_since = (
+            state.alarms[promise_index] or _NO_ALARM,
+            state.held_since[promise_index],
+        )
+        n_cases, weighted_errors, weighted_cases = state.sums[promise_index]
+        promise_scale = float(promises.scale[promise_index])
+        promise_rows.append(
             {
-                "promise": name,
+                "promise": promise_name,
                 "alpha": alpha,
-                "verdict": ALARM if alarm.step else OPEN if since is None else HELD,
-                "since_step": alarm.step or since or 0,
-                "is_held": since is not None,
+                "verdict": ALARM_VERDICT
+                if alarm.step
+                else OPEN_VERDICT
+                if held_since is None
+                else HELD_VERDICT,
+                "since_step": alarm.step or held_since or 0,
+                "is_held": held_since is not None,
                 "alarm_at": alarm.at,
                 "alarm_by": alarm.process,
                 "alarm_from_step": alarm.from_step,
                 "alarm_from_at": alarm.from_at,
                 "alarm_labelled": alarm.labelled,
-                "alarm_rate": nan if alarm.rate is None else alarm.rate * scale,
+                "alarm_rate": nan if alarm.rate is None else alarm.rate * promise_scale,
                 "alarm_log_wealth": alarm.log_wealth,
                 "alarm_process_bar": alarm.bar,
                 "labelled": state.labelled,
-                "n": int(n),
-                "estimate": k / weight * scale if weight else nan,
-                "log_wealth_alarm": float(log_mean(np.array(state.processes[0].logs[place]))),
-                "bar_alarm": bar,
-                "log_wealth_held": float(log_mean(np.array(state.held_logs[place]))),
+                "n": int(n_cases),
+                "estimate": weighted_errors / weighted_cases * promise_scale
+                if weighted_cases
+                else nan,
+                "log_wealth_alarm": float(
+                    log_mean(np.array(state.processes[0].logs[promise_index]))
+                ),
+                "bar_alarm": start_bar,
+                "log_wealth_held": float(log_mean(np.array(state.held_logs[promise_index]))),
                 "bar_held": held_bar(promises),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(promise_rows)
 
 
 def _state_notes(state: MonitorState) -> list[str]:
     """What a reader must know of all rows that were read."""
-    notes = [
-        f"{name}: the alarm is of the {alarm.labelled:,} labelled rows of steps "
+    state_notes = [
+        f"{promise_name}: the alarm is of the {alarm.labelled:,} labelled rows of steps "
         f"{alarm.from_step:,} to {alarm.step:,}; the average since the start "
-        f"{'is held' if since is not None else 'is not shown to be held'}."
-        for (name, _), alarm, since in zip(
+        f"{'is held' if held_since is not None else 'is not shown to be held'}."
+        for (promise_name, _), alarm, held_since in zip(
             state.promises, state.alarms, state.held_since, strict=True
         )
         if alarm is not None and alarm.restart
     ]
     if state.unlabelled:
-        notes.append(
+        state_notes.append(
             f"{state.unlabelled:,} drawn requests have no label: each counts as what speaks most "
             "against either verdict. Where nobody labels some, state inclusion_probability."
         )
     if state.errors:
-        notes.append(f"{state.errors:,} requests whose model failed are left out (rule S0.1).")
+        state_notes.append(
+            f"{state.errors:,} requests whose model failed are left out (rule S0.1)."
+        )
     if not state.labelled:
-        notes.append("No row has a label yet.")
-    return notes
+        state_notes.append("No row has a label yet.")
+    return state_notes

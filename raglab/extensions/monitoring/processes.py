@@ -24,7 +24,7 @@ from raglab.values import Status
 
 # Windows that a restart lives for: rows of a break within its last window are then a quarter of it
 # or more, and no more than five processes bet at a time.
-LIVES = 4
+WINDOWS_PER_RESTART = 4
 NO_WEALTH = (0.0,) * len(FRACTIONS)
 
 
@@ -57,10 +57,12 @@ def alarm_bar(delta: float, size: int, restart: int, *, windowed: bool) -> float
       >>> bool(0.0499 < sum(shares) <= 0.05)
       True
     """
-    share = delta / (2.0 * size)
+    error_share = delta / (2.0 * size)
     if not windowed:
-        return log_bar(share)
-    return log_bar(share / 2.0 if restart == 0 else share / (2.0 * restart * (restart + 1)))
+        return log_bar(error_share)
+    return log_bar(
+        error_share / 2.0 if restart == 0 else error_share / (2.0 * restart * (restart + 1))
+    )
 
 
 def held_bar(promises: Promises) -> float:
@@ -72,31 +74,42 @@ def held_bar(promises: Promises) -> float:
 RIGHT_CELLS = np.where(np.arange(N_CELLS) < PLAIN_CELLS, np.arange(N_CELLS), RIGHT_CELL)
 
 
-def row_excess(promises: Promises, rows: StreamSteps) -> tuple[FloatArray, FloatArray]:
+def row_excess(promises: Promises, stream_rows: StreamSteps) -> tuple[FloatArray, FloatArray]:
     """Weighted k - alpha * n of the rows, [T, N].
 
     At its least, and at its largest where the label is not known.
     """
     by_cell = promises.excess
     by_decision = [by_cell[status == STATUS_OF_CELL] for status in Status]
-    weight = 1.0 / rows.probability[:, None]
-    is_labelled = (rows.cell >= 0)[:, None]
+    row_weights = 1.0 / stream_rows.probability[:, None]
+    is_labelled = (stream_rows.cell >= 0)[:, None]
     # an undecided answer is right at its least and wrong at its largest
-    low, high = (
-        np.where(is_labelled, by_cell[settled[rows.cell]], bound[rows.decision]) * weight
-        for settled, bound in (
-            (RIGHT_CELLS, np.array([cells.min(axis=0) for cells in by_decision])),
-            (np.arange(N_CELLS), np.array([cells.max(axis=0) for cells in by_decision])),
+    least_excess, largest_excess = (
+        np.where(
+            is_labelled,
+            by_cell[settled_cells[stream_rows.cell]],
+            decision_bounds[stream_rows.decision],
+        )
+        * row_weights
+        for settled_cells, decision_bounds in (
+            (
+                RIGHT_CELLS,
+                np.array([decision_excess.min(axis=0) for decision_excess in by_decision]),
+            ),
+            (
+                np.arange(N_CELLS),
+                np.array([decision_excess.max(axis=0) for decision_excess in by_decision]),
+            ),
         )
     )
-    return low.T, high.T
+    return least_excess.T, largest_excess.T
 
 
 def opening_bets(promises: Promises, state: MonitorState, *, below: bool) -> list[Wealth]:
     """Bets of each promise, without any wealth yet."""
-    weight = 1.0 / state.min_probability
+    highest_weight = 1.0 / state.min_probability
     return [
-        opening_wealth(-level * weight, (1.0 - level) * weight, below=below)
+        opening_wealth(-level * highest_weight, (1.0 - level) * highest_weight, below=below)
         for level in promises.levels.tolist()
     ]
 
@@ -108,12 +121,12 @@ def wealth_paths(
     ends: IntArray,
 ) -> tuple[FloatArray, tuple[tuple[float, ...], ...]]:
     """Log wealth at the ends of steps, [S, T], and that of each bet after the last row, [T][J]."""
-    columns, after = [], []
-    for wealth, before, row in zip(bets, logs, steps, strict=True):
-        path, last = bet(wealth._replace(logs=np.array(before)), row)
-        columns.append(path[ends])
-        after.append(tuple(last.logs.tolist()))
-    return np.stack(columns, axis=-1), tuple(after)
+    path_columns, later_logs = [], []
+    for wealth, earlier_logs, bet_steps in zip(bets, logs, steps, strict=True):
+        wealth_path, last_wealth = bet(wealth._replace(logs=np.array(earlier_logs)), bet_steps)
+        path_columns.append(wealth_path[ends])
+        later_logs.append(tuple(last_wealth.logs.tolist()))
+    return np.stack(path_columns, axis=-1), tuple(later_logs)
 
 
 def alarm_margins(
@@ -131,41 +144,64 @@ def alarm_margins(
       labelled: labelled rows until the end of each step, since the start, [S].
       sums: of the state at the end of each step, [S, T, 3].
     """
-    size, n_steps, window = len(promises.names), len(rows.ends), state.window or 0
-    bets = opening_bets(promises, state, below=False)
+    n_promises, n_steps, window = len(promises.names), len(rows.ends), state.window or 0
+    promise_bets = opening_bets(promises, state, below=False)
     # Each process with the step of this call that it goes on at. Restarts follow from the numbers
     # of labelled rows alone, so they are known before any wealth is.
     queue = [(process, 0) for process in state.processes]
-    restarts, since = state.restarts, state.since_restart
-    counts = np.diff(labelled, prepend=state.labelled).tolist()
-    for step, count in enumerate(counts if window else ()):
-        since += count
-        if since >= window:
-            restarts, since = restarts + 1, 0
-            before, n = tuple(map(tuple, sums[step].tolist())), state.steps + step + 1
-            empty = (NO_WEALTH,) * size
-            began = AlarmProcess(restarts, int(labelled[step]), empty, n, "", before)
-            queue.append((began, step + 1))
-    bounds = [0, *(rows.ends + 1).tolist()]  # first row of each step
-    so_far = int(labelled[-1]) if n_steps else state.labelled
-    best, leader = np.full((n_steps, size), -np.inf), np.zeros((n_steps, size), dtype=np.int64)
-    start, bettors, alive = np.zeros((n_steps, size)), [], []
-    for place, (queued, first) in enumerate(queue):
-        begins = first < n_steps and queued.step == state.steps + first
-        process = queued._replace(at=rows.times[first]) if begins else queued
+    restarts, rows_since_restart = state.restarts, state.since_restart
+    labelled_by_step = np.diff(labelled, prepend=state.labelled).tolist()
+    for step, n_labelled in enumerate(labelled_by_step if window else ()):
+        rows_since_restart += n_labelled
+        if rows_since_restart >= window:
+            restarts, rows_since_restart = restarts + 1, 0
+            sums_before, step_number = (
+                tuple(map(tuple, sums[step].tolist())),
+                state.steps + step + 1,
+            )
+            no_wealth = (NO_WEALTH,) * n_promises
+            restarted = AlarmProcess(
+                restarts, int(labelled[step]), no_wealth, step_number, "", sums_before
+            )
+            queue.append((restarted, step + 1))
+    first_rows = [0, *(rows.ends + 1).tolist()]  # first row of each step
+    n_labelled_so_far = int(labelled[-1]) if n_steps else state.labelled
+    best_margins, leaders = (
+        np.full((n_steps, n_promises), -np.inf),
+        np.zeros((n_steps, n_promises), dtype=np.int64),
+    )
+    start_path, bettors, living = np.zeros((n_steps, n_promises)), [], []
+    for queue_index, (queued_process, first_step) in enumerate(queue):
+        is_beginning = first_step < n_steps and queued_process.step == state.steps + first_step
+        process = (
+            queued_process._replace(at=rows.times[first_step]) if is_beginning else queued_process
+        )
         bettors.append(process)
         # a restart ends at the step at which it has read its rows
-        end = process.first + LIVES * window if process.restart else np.inf
-        last = min(n_steps, int(np.searchsorted(labelled, end)) + 1)
-        span, begin = slice(first, last), bounds[first]
-        path, logs = wealth_paths(
-            bets, process.logs, steps[:, begin : bounds[last]], rows.ends[span] - begin
+        end_of_life = process.first + WINDOWS_PER_RESTART * window if process.restart else np.inf
+        last_step = min(n_steps, int(np.searchsorted(labelled, end_of_life)) + 1)
+        step_range, first_row = slice(first_step, last_step), first_rows[first_step]
+        wealth_path, last_logs = wealth_paths(
+            promise_bets,
+            process.logs,
+            steps[:, first_row : first_rows[last_step]],
+            rows.ends[step_range] - first_row,
         )
-        bar = alarm_bar(promises.delta, size, process.restart, windowed=state.window is not None)
-        leader[span][path - bar > best[span]] = place
-        best[span] = np.maximum(best[span], path - bar)
+        process_bar = alarm_bar(
+            promises.delta, n_promises, process.restart, windowed=state.window is not None
+        )
+        leaders[step_range][wealth_path - process_bar > best_margins[step_range]] = queue_index
+        best_margins[step_range] = np.maximum(best_margins[step_range], wealth_path - process_bar)
         if not process.restart:
-            start = path
-        if so_far < end:
-            alive.append(process._replace(logs=logs))
-    return Margins(start, best, leader, tuple(bettors), tuple(alive), restarts, since)
+            start_path = wealth_path
+        if n_labelled_so_far < end_of_life:
+            living.append(process._replace(logs=last_logs))
+    return Margins(
+        start_path,
+        best_margins,
+        leaders,
+        tuple(bettors),
+        tuple(living),
+        restarts,
+        rows_since_restart,
+    )

@@ -80,31 +80,41 @@ def certificate_promises(
 
     Source: rules S6.2, S6.7, S6.10, S6.13.
     """
-    rows = _certificate_rows(certificate)
-    stated = {str(promise["name"]): float(promise["alpha"]) for promise in rows["promises"]}
-    names = tuple(stated)
-    if unknown := [name for name in names if name not in (*OBJECTIVES, COST)]:
-        rule = f"a promise must be of {', '.join((*OBJECTIVES, COST))}"
-        refuse(rule, repr(unknown[0]), "certify a policy, not a threshold alone")
-    if COST in stated and "costs" not in rows:
-        rule = f"a promise of {COST} must come with its costs"
-        refuse(rule, "a Certificate by itself", "give the policy")
-    counts = counted_losses(np.eye(metrics.N_CELLS, dtype=np.int64), names, rows.get("costs"))
-    alphas = np.array(list(stated.values()))
-    levels = alphas / counts.scale
-    if loose := np.flatnonzero(~((levels > 0.0) & (levels < 1.0))).tolist():
-        rule = "a promise must be above 0 and below the highest value that there is"
-        refuse(rule, f"{alphas[loose[0]]:g} of {names[loose[0]]}", "nothing is to be watched there")
-    error = check_delta(float(rows["delta"]) if delta is None else delta)
+    certificate_fields = _certificate_rows(certificate)
+    declared_alphas = {
+        str(promise["name"]): float(promise["alpha"]) for promise in certificate_fields["promises"]
+    }
+    rate_names = tuple(declared_alphas)
+    if unknown_names := [
+        rate_name for rate_name in rate_names if rate_name not in (*OBJECTIVES, COST)
+    ]:
+        requirement = f"a promise must be of {', '.join((*OBJECTIVES, COST))}"
+        refuse(requirement, repr(unknown_names[0]), "certify a policy, not a threshold alone")
+    if COST in declared_alphas and "costs" not in certificate_fields:
+        requirement = f"a promise of {COST} must come with its costs"
+        refuse(requirement, "a Certificate by itself", "give the policy")
+    loss_counts = counted_losses(
+        np.eye(metrics.N_CELLS, dtype=np.int64), rate_names, certificate_fields.get("costs")
+    )
+    alphas = np.array(list(declared_alphas.values()))
+    levels = alphas / loss_counts.scale
+    if loose_promises := np.flatnonzero(~((levels > 0.0) & (levels < 1.0))).tolist():
+        requirement = "a promise must be above 0 and below the highest value that there is"
+        refuse(
+            requirement,
+            f"{alphas[loose_promises[0]]:g} of {rate_names[loose_promises[0]]}",
+            "nothing is to be watched there",
+        )
+    checked_delta = check_delta(float(certificate_fields["delta"]) if delta is None else delta)
     return Promises(
-        str(rows["policy_id"]),
-        names,
+        str(certificate_fields["policy_id"]),
+        rate_names,
         alphas,
-        counts.scale,
-        error,
-        counts.k,
-        counts.n.astype(np.float64),
-        str(stated_mix(rows) or ""),
+        loss_counts.scale,
+        checked_delta,
+        loss_counts.k,
+        loss_counts.n.astype(np.float64),
+        str(stated_mix(certificate_fields) or ""),
     )
 
 
@@ -115,12 +125,13 @@ def _certificate_rows(certificate: Policy | Certification | Certificate) -> Mapp
     if isinstance(certificate, Policy):
         return stated_certificate(certificate)
     if not isinstance(certificate, Certification | Certificate):
-        kinds = (
+        accepted_types = (
             "a Policy that holds one (raglab.Policy.load(path)), a Certification or a Certificate"
         )
-        msg = f"certificate must be {kinds}, got {type(certificate).__name__}; certify first."
+        type_name = type(certificate).__name__
+        msg = f"certificate must be {accepted_types}, got {type_name}; certify first."
         raise TypeError(msg)
     if isinstance(certificate, Certification) or certificate.chosen is None:
-        value = getattr(certificate, "reason", certificate)
-        refuse("a certificate must promise something to be watched", value, "certify a policy")
+        fault_text = getattr(certificate, "reason", certificate)
+        refuse("a certificate must promise something to be watched", fault_text, "certify a policy")
     return certificate.rows

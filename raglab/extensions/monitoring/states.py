@@ -13,10 +13,10 @@ from raglab.extensions.monitoring.betting import FRACTIONS
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
 from raglab.words.canonical import canonical_json, digest
 
-FORMAT = 2
-MOST_IDS = 10_000  # latest requests and samples that are known again
-MOST_BYTES = 64 * 2**20
-MOST_ROWS = 2**53
+STATE_FORMAT = 2
+MAX_KNOWN_IDS = 10_000  # latest requests and samples that are known again
+MAX_STATE_BYTES = 64 * 2**20
+MAX_COUNTED_ROWS = 2**53
 
 
 class AlarmProcess(NamedTuple):
@@ -87,7 +87,7 @@ class MonitorState:
       held_logs: log wealth of each bet on a promise being held, since the start, [T][J].
       alarms: first alarm of each promise, [T]; None where there was none.
       held_since: step since which a promise is held without a break, [T]; None where it is not.
-      latest: digests of the latest requests and samples, at most `MOST_IDS`.
+      latest: digests of the latest requests and samples, at most `MAX_KNOWN_IDS`.
     """
 
     policy_id: str
@@ -113,17 +113,25 @@ class MonitorState:
     @property
     def is_whole(self) -> bool:
         """Whether every column has a row a promise, and its numbers could have been counted."""
-        logs = (self.held_logs, *(process.logs for process in self.processes))
-        sums = (self.sums, *(process.sums for process in self.processes))
-        columns = {*map(len, (*logs, *sums, self.alarms, self.held_since))}
-        bets, totals = ({len(row) for table in of for row in table} for of in (logs, sums))
-        counts = [self.steps, self.labelled, self.unlabelled, self.errors, self.restarts]
-        counts += [number for of in self.processes for number in (of.restart, of.first, of.step)]
+        log_tables = (self.held_logs, *(process.logs for process in self.processes))
+        sum_tables = (self.sums, *(process.sums for process in self.processes))
+        column_lengths = {*map(len, (*log_tables, *sum_tables, self.alarms, self.held_since))}
+        bet_lengths, sum_lengths = (
+            {len(table_row) for promise_table in tables for table_row in promise_table}
+            for tables in (log_tables, sum_tables)
+        )
+        row_counts = [self.steps, self.labelled, self.unlabelled, self.errors, self.restarts]
+        row_counts += [
+            process_number
+            for tables in self.processes
+            for process_number in (tables.restart, tables.first, tables.step)
+        ]
         return (
-            (columns, bets, totals) == ({len(self.promises)}, {len(FRACTIONS)}, {3})
+            (column_lengths, bet_lengths, sum_lengths)
+            == ({len(self.promises)}, {len(FRACTIONS)}, {3})
             and bool(self.processes)
             and 0.0 < self.min_probability <= 1.0
-            and 0 <= min(counts) <= max(counts) < MOST_ROWS
+            and 0 <= min(row_counts) <= max(row_counts) < MAX_COUNTED_ROWS
         )
 
     def save(self, path: str | Path) -> None:
@@ -133,8 +141,12 @@ class MonitorState:
           path: of the file.
         """
         content = asdict(self)
-        rows = {"format": FORMAT, "state": content, "digest": digest(canonical_json(content), 16)}
-        write_text(canonical_json(rows) + "\n", Path(path))
+        state_record = {
+            "format": STATE_FORMAT,
+            "state": content,
+            "digest": digest(canonical_json(content), 16),
+        }
+        write_text(canonical_json(state_record) + "\n", Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -146,22 +158,26 @@ class MonitorState:
         Raises:
           InputError: no file of JSON, or not as `save` wrote it.
         """
-        rows = read_json(Path(path), MOST_BYTES)
-        content = rows.get("state") if isinstance(rows, Mapping) else None
-        names = {field.name for field in fields(cls)}
-        is_own = isinstance(content, Mapping) and set(content) == names
-        if not is_own or rows.get("format") != FORMAT:
-            rule, remedy = "a state must be of a monitor of this raglab", "begin without a state"
-            raise input_error(Where(str(path)), rule, remedy, shown_value(rows))
+        state_record = read_json(Path(path), MAX_STATE_BYTES)
+        content = state_record.get("state") if isinstance(state_record, Mapping) else None
+        field_names = {field.name for field in fields(cls)}
+        is_own = isinstance(content, Mapping) and set(content) == field_names
+        if not is_own or state_record.get("format") != STATE_FORMAT:
+            requirement, remedy = (
+                "a state must be of a monitor of this raglab",
+                "begin without a state",
+            )
+            raise input_error(Where(str(path)), requirement, remedy, shown_value(state_record))
         fault = "another content than its digest says"
-        if rows.get("digest") == digest(canonical_json(content), 16):
+        if state_record.get("digest") == digest(canonical_json(content), 16):
             try:
                 state: Self = TypeAdapter(cls).validate_json(canonical_json(content), strict=True)
                 if state.is_whole:
                     return state
                 fault = "numbers that disagree"
             except ValidationError as error:
-                first = error.errors()[0]
-                fault = f"{shown_value(first['input'])} at {'.'.join(map(str, first['loc']))}"
+                first_error = error.errors()[0]
+                fault_place = ".".join(map(str, first_error["loc"]))
+                fault = f"{shown_value(first_error['input'])} at {fault_place}"
         remedy = "take a copy that nobody changed, or begin without one"
         raise input_error(Where(str(path)), "a state must be as it was written", remedy, fault)

@@ -42,12 +42,16 @@ from raglab.words.canonical import canonical_json, digest, utc_text
 if TYPE_CHECKING:
     import pandas as pd
 
-ERROR = "error"  # decision of a request whose model failed, which counts in no rate (rule S0.1)
-DECISIONS = (*LABEL_NAMES, ERROR)
-NEAR_PROBABILITY = frozenset({"probability", "prob", "pi", "weight", "propensity", "p_inclusion"})
-TRUTHS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
+ERROR_DECISION = (
+    "error"  # decision of a request whose model failed, which counts in no rate (rule S0.1)
+)
+STREAM_DECISIONS = (*LABEL_NAMES, ERROR_DECISION)
+PROBABILITY_LIKE_NAMES = frozenset(
+    {"probability", "prob", "pi", "weight", "propensity", "p_inclusion"}
+)
+TRUTH_WORDS = {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 # columns that are read, beside that of the probability
-_READ = frozenset(
+_READ_COLUMNS = frozenset(
     {"decision", "label", "correct", "policy_id", "request_id", "at", "sample", STRATUM}
     | {"sample_size"}
 )
@@ -110,27 +114,31 @@ def is_drawn(
     if not isinstance(seed, int | np.integer):
         msg = f"seed must be an integer, got {seed!r}."
         raise TypeError(msg)
-    names = ["" if is_missing(each) else _id_text(each) for each in request_ids]
-    if blank := names.count(""):
-        value = f"{blank:,} of {len(names):,}"
-        refuse("request_ids must not be missing", value, "they would all draw alike")
-    chances = np.asarray(probability, dtype=np.float64)
-    if chances.shape not in {(), (len(names),)}:
-        rule = f"probability must be one number, or {len(names):,} as request_ids"
-        refuse(rule, f"{chances.size:,}", "give one of each")
-    if not ((chances > 0.0) & (chances <= 1.0)).all():
+    id_texts = [
+        "" if is_missing(request_id) else _id_text(request_id) for request_id in request_ids
+    ]
+    if n_blank := id_texts.count(""):
+        blank_count = f"{n_blank:,} of {len(id_texts):,}"
+        refuse("request_ids must not be missing", blank_count, "they would all draw alike")
+    probabilities = np.asarray(probability, dtype=np.float64)
+    if probabilities.shape not in {(), (len(id_texts),)}:
+        requirement = f"probability must be one number, or {len(id_texts):,} as request_ids"
+        refuse(requirement, f"{probabilities.size:,}", "give one of each")
+    if not ((probabilities > 0.0) & (probabilities <= 1.0)).all():
         refuse("probability must be in (0, 1]", repr(probability), "state the true one")
-    places = [int(digest(canonical_json([int(seed), name]), 13), 16) / 16.0**13 for name in names]
-    return np.array(places) < chances
+    hash_fractions = [
+        int(digest(canonical_json([int(seed), id_text]), 13), 16) / 16.0**13 for id_text in id_texts
+    ]
+    return np.array(hash_fractions) < probabilities
 
 
-def _id_text(value: object) -> str:
+def _id_text(request_id: object) -> str:
     """Text of an id.
 
     Whole floats as integers, since pandas keeps integers beside missing ones as floats.
     """
-    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return (str(int(cast("float", value))) if is_whole else str(value)).strip()
+    is_whole = isinstance(request_id, float | np.floating) and float(request_id).is_integer()
+    return (str(int(cast("float", request_id))) if is_whole else str(request_id)).strip()
 
 
 def stream_steps(
@@ -169,85 +177,104 @@ def stream_steps(
     return _trace_steps(stream, policy, arm)
 
 
-def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
-    source = str(rows) if isinstance(rows, str | Path) else "stream"
-    texts, names = _checked_texts(rows, source)
-    texts["correct"] = texts["correct"].str.lower().replace(to_replace=TRUTHS)
-    rules = {
-        "decision": (DECISIONS, "say what the request got"),
+def _row_steps(stream_rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
+    source_name = str(stream_rows) if isinstance(stream_rows, str | Path) else "stream"
+    text_columns, column_names = _checked_texts(stream_rows, source_name)
+    text_columns["correct"] = text_columns["correct"].str.lower().replace(to_replace=TRUTH_WORDS)
+    column_rules = {
+        "decision": (STREAM_DECISIONS, "say what the request got"),
         "label": ((*LABEL_NAMES, ""), "say what the request should have got"),
         "correct": (("true", "false", ""), "say whether an answer is right"),
         "policy_id": ((policy_id, ""), "give rows of the certified policy"),
     }
-    for name, (known, remedy) in rules.items():
-        wrong = texts.loc[~texts[name].isin(known), name]
-        if len(wrong):
-            value = f"{len(wrong):,} of {len(texts):,} that are not, such as "
-            rule = f"column {name} must be {', '.join(filter(None, known))}"
-            rule = f"{rule} or empty" if "" in known else rule
-            raise input_error(Where(source), rule, remedy, value + shown_value(wrong.iloc[0]))
-    decision = texts["decision"].map(DECISIONS.index).to_numpy(np.int8)
-    label = texts["label"].map([*LABEL_NAMES, ""].index).to_numpy(np.int8)
-    correct = texts["correct"].to_numpy()
-    right = (decision == label) & ((label != Status.ok) | (correct != "false"))
-    notes = []
-    if PROBABILITY_KEY not in names:
-        notes.append(f"No column {PROBABILITY_KEY}: every request has weight 1.")
+    for column_name, (known_values, remedy) in column_rules.items():
+        wrong_values = text_columns.loc[~text_columns[column_name].isin(known_values), column_name]
+        if len(wrong_values):
+            fault_text = f"{len(wrong_values):,} of {len(text_columns):,} that are not, such as "
+            requirement = f"column {column_name} must be {', '.join(filter(None, known_values))}"
+            requirement = f"{requirement} or empty" if "" in known_values else requirement
+            raise input_error(
+                Where(source_name),
+                requirement,
+                remedy,
+                fault_text + shown_value(wrong_values.iloc[0]),
+            )
+    decision_codes = text_columns["decision"].map(STREAM_DECISIONS.index).to_numpy(np.int8)
+    label_codes = text_columns["label"].map([*LABEL_NAMES, ""].index).to_numpy(np.int8)
+    correct_texts = text_columns["correct"].to_numpy()
+    is_right = (decision_codes == label_codes) & (
+        (label_codes != Status.ok) | (correct_texts != "false")
+    )
+    row_notes = []
+    if PROBABILITY_KEY not in column_names:
+        row_notes.append(f"No column {PROBABILITY_KEY}: every request has weight 1.")
     # An answer that nobody graded, where others are graded, counts as a label that is missing.
-    is_ok = (decision == Status.ok) & (label == Status.ok)
-    ungraded = is_ok & (correct == "") & ("correct" in names)
-    if ungraded.any():
-        count = f"{int(ungraded.sum()):,} answers"
-        notes.append(f"{count} without a value of correct count as not labelled.")
-    is_labelled = (label < len(LABEL_NAMES)) & ~ungraded
-    chances = (
-        map(_number, texts[PROBABILITY_KEY]) if PROBABILITY_KEY in names else [1.0] * len(texts)
+    is_ok = (decision_codes == Status.ok) & (label_codes == Status.ok)
+    is_ungraded = is_ok & (correct_texts == "") & ("correct" in column_names)
+    if is_ungraded.any():
+        count_text = f"{int(is_ungraded.sum()):,} answers"
+        row_notes.append(f"{count_text} without a value of correct count as not labelled.")
+    is_labelled = (label_codes < len(LABEL_NAMES)) & ~is_ungraded
+    probabilities = (
+        map(_number, text_columns[PROBABILITY_KEY])
+        if PROBABILITY_KEY in column_names
+        else [1.0] * len(text_columns)
     )
-    columns = texts.assign(
-        decision=decision,
-        cell=np.where(is_labelled, decision * CELLS + label * 2 + right, -1).astype(np.int8),
-        probability=np.array(list(chances), dtype=np.float64),
-        id=texts["request_id"].map(plain_cell),
+    step_columns = text_columns.assign(
+        decision=decision_codes,
+        cell=np.where(is_labelled, decision_codes * CELLS + label_codes * 2 + is_right, -1).astype(
+            np.int8
+        ),
+        probability=np.array(list(probabilities), dtype=np.float64),
+        id=text_columns["request_id"].map(plain_cell),
     )
-    steps = ordered_steps(columns, source)
-    drawn = columns[["sample", STRATUM, "probability", "sample_size"]]
-    check_whole_samples(list(drawn.itertuples(index=False, name=None)), source)
-    return steps._replace(notes=(*steps.notes, *notes))
+    row_steps = ordered_steps(step_columns, source_name)
+    sample_columns = step_columns[["sample", STRATUM, "probability", "sample_size"]]
+    check_whole_samples(list(sample_columns.itertuples(index=False, name=None)), source_name)
+    return row_steps._replace(notes=(*row_steps.notes, *row_notes))
 
 
-def _checked_texts(rows: pd.DataFrame | str | Path, source: str) -> tuple[pd.DataFrame, set[str]]:
+def _checked_texts(
+    stream_rows: pd.DataFrame | str | Path, source: str
+) -> tuple[pd.DataFrame, set[str]]:
     """Rows as texts with every column that is read, and the names of the columns that they have.
 
     No needed one is missing.
     """
     import pandas as pd
 
-    if isinstance(rows, str | Path):
-        cells = pd.DataFrame([row for _, row in placed_rows(rows, source)], dtype=object)
+    if isinstance(stream_rows, str | Path):
+        raw_cells = pd.DataFrame(
+            [file_row for _, file_row in placed_rows(stream_rows, source)], dtype=object
+        )
     else:
-        cells = rows.rename(columns=str).astype(object).reset_index(drop=True)
-    names = set(map(str, cells))
-    cells = cells.where(cells.notna(), "")
-    if "request_id" in names and not isinstance(rows, str | Path):
-        cells["request_id"] = cells["request_id"].map(_id_text)
-    texts = cells.astype(str).apply(lambda column: column.str.strip())
-    texts = texts.reindex(columns=[*names, *(_READ - names)], fill_value="")
-    near = sorted(NEAR_PROBABILITY & names)
-    near += [name for name in (STRATUM, "sample_size") if texts[name].any()]
-    if PROBABILITY_KEY not in names and near:
-        rule = f"the column of inclusion probabilities must be named {PROBABILITY_KEY}"
-        raise input_error(Where(source), rule, "rename it", near[0])
-    for name in ("decision", "label"):
-        if name not in names:
-            rule = f"labelled rows must have the column {name}"
-            raise input_error(Where(source), rule, "keep the columns of the sample", "none")
-    return texts, names
+        raw_cells = stream_rows.rename(columns=str).astype(object).reset_index(drop=True)
+    column_names = set(map(str, raw_cells))
+    raw_cells = raw_cells.where(raw_cells.notna(), "")
+    if "request_id" in column_names and not isinstance(stream_rows, str | Path):
+        raw_cells["request_id"] = raw_cells["request_id"].map(_id_text)
+    text_columns = raw_cells.astype(str).apply(lambda text_column: text_column.str.strip())
+    text_columns = text_columns.reindex(
+        columns=[*column_names, *(_READ_COLUMNS - column_names)], fill_value=""
+    )
+    similar_names = sorted(PROBABILITY_LIKE_NAMES & column_names)
+    similar_names += [
+        column_name for column_name in (STRATUM, "sample_size") if text_columns[column_name].any()
+    ]
+    if PROBABILITY_KEY not in column_names and similar_names:
+        requirement = f"the column of inclusion probabilities must be named {PROBABILITY_KEY}"
+        raise input_error(Where(source), requirement, "rename it", similar_names[0])
+    for column_name in ("decision", "label"):
+        if column_name not in column_names:
+            requirement = f"labelled rows must have the column {column_name}"
+            raise input_error(Where(source), requirement, "keep the columns of the sample", "none")
+    return text_columns, column_names
 
 
-def _number(text: str) -> float:
+def _number(number_text: str) -> float:
     """Number of a text; NaN where it is none."""
     try:
-        return float(text)
+        return float(number_text)
     except ValueError:
         return float("nan")
 
@@ -256,47 +283,74 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
     """Steps of a trace: its cases with a probability are drawn; where none has one, all are."""
     import pandas as pd
 
-    certificate, failed = stated_certificate(policy), failed_count(trace)
+    certificate, n_failed = stated_certificate(policy), failed_count(trace)
     trace = answered_cases(trace)
-    doubt = check_new_cases(trace, policy, certificate)
-    cases = [case for part in cases_by_shard(trace) for case in part]
-    stated = np.array([case.extra.get(PROBABILITY_KEY) for case in cases], dtype=np.float64)
-    is_sampled = not np.isnan(stated).all()
-    is_in = ~np.isnan(stated) if is_sampled else np.ones(len(cases), dtype=bool)
+    case_notes = check_new_cases(trace, policy, certificate)
+    all_cases = [
+        stream_case for shard_cases in cases_by_shard(trace) for stream_case in shard_cases
+    ]
+    declared_probabilities = np.array(
+        [stream_case.extra.get(PROBABILITY_KEY) for stream_case in all_cases], dtype=np.float64
+    )
+    is_sampled = not np.isnan(declared_probabilities).all()
+    is_included = (
+        ~np.isnan(declared_probabilities) if is_sampled else np.ones(len(all_cases), dtype=bool)
+    )
+
     # A label that nobody drew says nothing of the rest, and a drawn request has that of its sample
+
     # alone.
     has_label = np.array(
-        [case.expect_status is not None and case.extra.get(SAMPLE_LABEL) != "" for case in cases]
+        [
+            stream_case.expect_status is not None and stream_case.extra.get(SAMPLE_LABEL) != ""
+            for stream_case in all_cases
+        ]
     )
-    aside = int((has_label & ~is_in).sum())
-    notes = [f"{aside:,} labels of requests that were not drawn are left out."] if aside else []
-    decision, cell = np.zeros(len(cases), dtype=np.int8), np.full(len(cases), -1, dtype=np.int8)
-    own_arm = arm or certificate.get("arm")
-    if len(rows := np.flatnonzero(is_in & has_label)):
-        codes = join_columns(
-            each_shard(shard_codes, trace.subset(rows), [policy], own_arm, what="decide")
+    n_undrawn = int((has_label & ~is_included).sum())
+    step_notes = (
+        [f"{n_undrawn:,} labels of requests that were not drawn are left out."] if n_undrawn else []
+    )
+    decisions, cells = (
+        np.zeros(len(all_cases), dtype=np.int8),
+        np.full(len(all_cases), -1, dtype=np.int8),
+    )
+    replayed_arm = arm or certificate.get("arm")
+    if len(case_indices := np.flatnonzero(is_included & has_label)):
+        outcome_codes = join_columns(
+            each_shard(
+                shard_codes, trace.subset(case_indices), [policy], replayed_arm, what="decide"
+            )
         )
-        missing = {policy.policy_id: codes_missing(codes)[0]}
-        check_compared(missing)
-        notes += missing_notes(missing, "these cases")
-        cell[rows] = CELL_OF_CODE[codes[0]]
-        decision[rows] = STATUS_OF_CELL[cell[rows]]
-    if len(rows := np.flatnonzero(is_in & ~has_label)):
-        decision[rows] = decide_policies(trace.subset(rows), [policy], own_arm)[0].status
-    columns = pd.DataFrame(
+        missing_by_policy = {policy.policy_id: codes_missing(outcome_codes)[0]}
+        check_compared(missing_by_policy)
+        step_notes += missing_notes(missing_by_policy, "these cases")
+        cells[case_indices] = CELL_OF_CODE[outcome_codes[0]]
+        decisions[case_indices] = STATUS_OF_CELL[cells[case_indices]]
+    if len(case_indices := np.flatnonzero(is_included & ~has_label)):
+        decisions[case_indices] = decide_policies(
+            trace.subset(case_indices), [policy], replayed_arm
+        )[0].status
+    step_columns = pd.DataFrame(
         {
-            "decision": decision,
-            "cell": cell,
-            "probability": stated if is_sampled else 1.0,
-            "id": [case.id for case in cases],
-            "at": [str(case.extra.get("at") or "") for case in cases],
+            "decision": decisions,
+            "cell": cells,
+            "probability": declared_probabilities if is_sampled else 1.0,
+            "id": [stream_case.id for stream_case in all_cases],
+            "at": [str(stream_case.extra.get("at") or "") for stream_case in all_cases],
             "sample": "",
-            STRATUM: [str(case.extra.get(STRATUM) or "") if is_sampled else "" for case in cases],
+            STRATUM: [
+                str(stream_case.extra.get(STRATUM) or "") if is_sampled else ""
+                for stream_case in all_cases
+            ],
         }
-    )[is_in]
-    notes = [*notes, *doubt, *check_notes(certificate, trace, str(trace_basis(trace)))]
-    steps = ordered_steps(columns, "trace", notes)
-    return steps._replace(errors=steps.errors + failed)
+    )[is_included]
+    step_notes = [
+        *step_notes,
+        *case_notes,
+        *check_notes(certificate, trace, str(trace_basis(trace))),
+    ]
+    trace_steps = ordered_steps(step_columns, "trace", step_notes)
+    return trace_steps._replace(errors=trace_steps.errors + n_failed)
 
 
 def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ()) -> StreamSteps:
@@ -314,80 +368,112 @@ def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ())
       InputError: a request twice, times of some rows alone or of none, strata of unequal
         probabilities.
     """
-    wrong = int((~((columns["probability"] > 0.0) & (columns["probability"] <= 1.0))).sum())
-    if wrong:
-        value = f"{wrong:,} of {len(columns):,} rows that are not"
+    n_wrong = int((~((columns["probability"] > 0.0) & (columns["probability"] <= 1.0))).sum())
+    if n_wrong:
+        fault_text = f"{n_wrong:,} of {len(columns):,} rows that are not"
         remedy = "state with which each request was drawn"
-        raise input_error(Where(source), f"{PROBABILITY_KEY} must be in (0, 1]", remedy, value)
+        raise input_error(Where(source), f"{PROBABILITY_KEY} must be in (0, 1]", remedy, fault_text)
     check_ids(columns["id"], source)
-    rows = columns.assign(at=_moments(columns["at"].tolist(), source))
-    _check_strata(rows, source)
+    step_rows = columns.assign(at=_moments(columns["at"].tolist(), source))
+    _check_strata(step_rows, source)
+
     # Rows of one time are one step, so that no order which may rest on the label counts; samples
+
     # follow by name.
-    drawn_together, has_times = bool((rows["sample"] != "").any()), bool((rows["at"] != "").any())
-    moved = sum(later < earlier for earlier, later in pairwise(rows["at"]))
-    sorting = [f"{moved:,} rows were earlier than the one before: sorted by time."] if moved else []
+    is_sampled, has_times = (
+        bool((step_rows["sample"] != "").any()),
+        bool((step_rows["at"] != "").any()),
+    )
+    n_moved = sum(
+        later_time < earlier_time for earlier_time, later_time in pairwise(step_rows["at"])
+    )
+    sorting_notes = (
+        [f"{n_moved:,} rows were earlier than the one before: sorted by time."] if n_moved else []
+    )
     if has_times:
-        rows = rows.sort_values(["at", "sample"], kind="stable")
+        step_rows = step_rows.sort_values(["at", "sample"], kind="stable")
+
     # A request whose model failed counts in no rate; its row is counted and left out.
-    failed = rows["decision"] == DECISIONS.index(ERROR)
-    rows = rows[~failed].reset_index(drop=True)
-    own = rows["sample"] if drawn_together else rows[STRATUM].where(rows[STRATUM] == "", "sample")
-    apart = rows["at"].where(rows["at"] != "", rows.index.astype(str))
-    step = apart.where(own == "", "/" + own)  # no time or number begins so
+    is_failed = step_rows["decision"] == STREAM_DECISIONS.index(ERROR_DECISION)
+    step_rows = step_rows[~is_failed].reset_index(drop=True)
+    sample_names = (
+        step_rows["sample"]
+        if is_sampled
+        else step_rows[STRATUM].where(step_rows[STRATUM] == "", "sample")
+    )
+    row_times = step_rows["at"].where(step_rows["at"] != "", step_rows.index.astype(str))
+    step_names = row_times.where(
+        sample_names == "", "/" + sample_names
+    )  # no time or number begins so
+
     # a step stands at the place of its last row
-    last = rows.index.to_series().groupby(step).transform("max")
-    rows = rows.assign(own=own, last=last).sort_values(["last", "id"], kind="stable")
-    ends = np.flatnonzero(np.diff(rows["last"], append=-1))
-    if len(ends) > 1 and not has_times:
-        sorting.append("No `at` is stated: the order of rows must be that of time.")
+    last_positions = step_rows.index.to_series().groupby(step_names).transform("max")
+    step_rows = step_rows.assign(own=sample_names, last=last_positions).sort_values(
+        ["last", "id"], kind="stable"
+    )
+    step_ends = np.flatnonzero(np.diff(step_rows["last"], append=-1))
+    if len(step_ends) > 1 and not has_times:
+        sorting_notes.append("No `at` is stated: the order of rows must be that of time.")
     return StreamSteps(
-        decision=rows["decision"].to_numpy(np.int8),
-        cell=rows["cell"].to_numpy(np.int8),
-        probability=rows["probability"].to_numpy(np.float64),
-        ids=tuple(rows["id"]),
-        ends=ends,
-        samples=tuple(rows["own"].iloc[ends]) if drawn_together else ("",) * len(ends),
-        times=tuple(rows.groupby("last")["at"].max()),
-        errors=int(failed.sum()),
-        notes=(*notes, *sorting),
+        decision=step_rows["decision"].to_numpy(np.int8),
+        cell=step_rows["cell"].to_numpy(np.int8),
+        probability=step_rows["probability"].to_numpy(np.float64),
+        ids=tuple(step_rows["id"]),
+        ends=step_ends,
+        samples=tuple(step_rows["own"].iloc[step_ends]) if is_sampled else ("",) * len(step_ends),
+        times=tuple(step_rows.groupby("last")["at"].max()),
+        errors=int(is_failed.sum()),
+        notes=(*notes, *sorting_notes),
     )
 
 
-def check_ids(ids: Iterable[str], source: str) -> None:
+def check_ids(request_ids: Iterable[str], source: str) -> None:
     """Refuse a request that is named twice; an empty name is none."""
-    repeated = [name for name, count in Counter(filter(None, ids)).items() if count > 1]
-    if repeated:
-        value = f"{len(repeated):,} that are there twice, such as {shown_value(repeated[0])}"
-        rule = "column request_id must name a request once"
-        raise input_error(Where(source), rule, "keep one of its rows", value)
+    repeated_ids = [
+        request_id
+        for request_id, id_count in Counter(filter(None, request_ids)).items()
+        if id_count > 1
+    ]
+    if repeated_ids:
+        fault_text = (
+            f"{len(repeated_ids):,} that are there twice, such as {shown_value(repeated_ids[0])}"
+        )
+        requirement = "column request_id must name a request once"
+        raise input_error(Where(source), requirement, "keep one of its rows", fault_text)
 
 
-def _moments(stated: Sequence[str], source: str) -> list[str]:
+def _moments(declared_times: Sequence[str], source: str) -> list[str]:
     """Times as texts that sort as time does; '' where no row states one."""
-    if not any(stated):
-        return [""] * len(stated)
-    moments, wrong = [], []
-    for text in stated:
+    if not any(declared_times):
+        return [""] * len(declared_times)
+    utc_times, wrong_times = [], []
+    for time_text in declared_times:
         try:
-            moments.append(utc_text(datetime.fromisoformat(text)))
+            utc_times.append(utc_text(datetime.fromisoformat(time_text)))
         except ValueError:
-            wrong.append(text)
-    if wrong:
-        value = f"{len(wrong):,} of {len(stated):,} that are not, such as {shown_value(wrong[0])}"
-        rule = "column at must be ISO 8601 in every row or in none"
-        raise input_error(Where(source), rule, "complete it, or leave it out", value)
-    return moments
+            wrong_times.append(time_text)
+    if wrong_times:
+        fault_text = (
+            f"{len(wrong_times):,} of {len(declared_times):,} that are not, "
+            f"such as {shown_value(wrong_times[0])}"
+        )
+        requirement = "column at must be ISO 8601 in every row or in none"
+        raise input_error(Where(source), requirement, "complete it, or leave it out", fault_text)
+    return utc_times
 
 
-def _check_strata(rows: pd.DataFrame, source: str) -> None:
+def _check_strata(stream_rows: pd.DataFrame, source: str) -> None:
     """Require requests of a sample's stratum to be equally likely drawn, as the step assumes."""
-    drawn = rows[(rows["sample"] != "") | (rows[STRATUM] != "")]
-    chances = drawn.groupby(["sample", STRATUM], sort=False)["probability"].nunique()
-    uneven = chances[chances > 1]
-    if len(uneven):
-        value = f"{len(uneven):,} of {len(chances):,} strata with several, such as "
-        value += shown_value(" ".join(uneven.index[0]))
-        rule = f"{PROBABILITY_KEY} must be the same within a stratum of a sample"
+    sampled_rows = stream_rows[(stream_rows["sample"] != "") | (stream_rows[STRATUM] != "")]
+    distinct_chances = sampled_rows.groupby(["sample", STRATUM], sort=False)[
+        "probability"
+    ].nunique()
+    uneven_strata = distinct_chances[distinct_chances > 1]
+    if len(uneven_strata):
+        fault_text = (
+            f"{len(uneven_strata):,} of {len(distinct_chances):,} strata with several, such as "
+        )
+        fault_text += shown_value(" ".join(uneven_strata.index[0]))
+        requirement = f"{PROBABILITY_KEY} must be the same within a stratum of a sample"
         remedy = "keep column stratum, or leave it and sample out where each was drawn by itself"
-        raise input_error(Where(source), rule, remedy, value)
+        raise input_error(Where(source), requirement, remedy, fault_text)

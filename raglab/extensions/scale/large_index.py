@@ -37,10 +37,10 @@ from raglab.store.files import (
 )
 from raglab.words.canonical import digest
 
-FAISS, MANIFEST, LOCK = "dense.faiss", "manifest.txt", "lock"
-FILES = (FAISS, *BM25_FILES)
-BLOCK = 16_384  # vectors in float32 at a time
-_ROUNDING = 1e-2  # of a length in float16, ten times over
+FAISS_FILE, MANIFEST, LOCK = "dense.faiss", "manifest.txt", "lock"
+INDEX_FILES = (FAISS_FILE, *BM25_FILES)
+VECTORS_PER_BLOCK = 16_384  # vectors in float32 at a time
+_LENGTH_TOLERANCE = 1e-2  # of a length in float16, ten times over
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +88,39 @@ def stored_index(
     Raises:
       InputError: the folder cannot be written, or a file is missing, damaged or of another index.
     """
-    made_of = sha256(f"3 {n_chunks} {encoder.name}".encode())  # 3: of this format
-    for row in rows:
-        made_of.update(digest(row).encode())
-    folder = cache.path.parent / f"large-{made_of.hexdigest()[:16]}"
-    shape = (len(rows), encoder.dim)
+    content_hash = sha256(f"3 {n_chunks} {encoder.name}".encode())  # 3: of this format
+    for row_text in rows:
+        content_hash.update(digest(row_text).encode())
+    folder = cache.path.parent / f"large-{content_hash.hexdigest()[:16]}"
+    vector_shape = (len(rows), encoder.dim)
     if not (folder / MANIFEST).is_file():
         with locked(make_folder(folder) / LOCK, wait_s=86_400.0):
             # Another process may have made it meanwhile, or dropped it.
             if not (make_folder(folder) / MANIFEST).is_file():
                 for leftover in folder.glob(".*.tmp"):  # of a build that was killed
                     leftover.unlink()
-                parts = (
-                    embed(encoder, rows[at : at + BLOCK], cache).vectors.astype("<f2").tobytes()
-                    for at in range(0, len(rows), BLOCK)
+                vector_parts = (
+                    embed(encoder, rows[first_row : first_row + VECTORS_PER_BLOCK], cache)
+                    .vectors.astype("<f2")
+                    .tobytes()
+                    for first_row in range(0, len(rows), VECTORS_PER_BLOCK)
                 )
-                write_parts(chain([_faiss_head(shape)], parts), folder / FAISS)
+                write_parts(chain([_faiss_head(vector_shape)], vector_parts), folder / FAISS_FILE)
                 write_bm25(rows[:n_chunks], lambda name: replacing(folder / name))
                 write_text(_manifest(folder), folder / MANIFEST)
     try:
-        check = mapping_check(folder)
+        check_mapping = mapping_check(folder)
         if read_text(folder / MANIFEST, 65_536) != _manifest(folder):
             raise _damaged(folder, "others than its manifest names")
-        vectors = StoredVectors(_mapped_index(folder / FAISS, shape), shape, n_chunks, check)
-        bm25 = Bm25Index.open(folder, n_chunks, check=check)
+        vectors = StoredVectors(
+            _mapped_index(folder / FAISS_FILE, vector_shape), vector_shape, n_chunks, check_mapping
+        )
+        bm25 = Bm25Index.open(folder, n_chunks, check=check_mapping)
     except InputError:
         raise
     except (ValueError, OSError, RuntimeError) as error:
         raise _damaged(folder, str(error)) from None
-    check()  # what was changed after its hash was read is not what is mapped
+    check_mapping()  # what was changed after its hash was read is not what is mapped
     return StoredIndex(folder, vectors, DenseIndex(vectors, vectors), bm25)
 
 
@@ -125,24 +129,26 @@ def _faiss_head(shape: tuple[int, int]) -> bytes:
     index = faiss.index_factory(shape[1], "SQfp16")
     index.ntotal = shape[0]
     # Without rows it ends with their length in bytes, which is 0.
-    head = bytes(faiss.serialize_index(index)[:-8])
-    return head + (index.ntotal * index.sa_code_size()).to_bytes(8, "little")
+    header_bytes = bytes(faiss.serialize_index(index)[:-8])
+    return header_bytes + (index.ntotal * index.sa_code_size()).to_bytes(8, "little")
 
 
-def _mapped_index(path: Path, shape: tuple[int, int]) -> Any:  # noqa: ANN401 - of FAISS
+def _mapped_index(path: Path, shape: tuple[int, int]) -> Any:  # noqa: ANN401 - of FAISS_FILE
     """Flat index over unit vectors in float16, mapped from a file, whatever its hash.
 
     Raises:
       InputError: it is none, or a vector is not of length 1 or 0.
     """
-    head = _faiss_head(shape)
-    if np.fromfile(path, np.uint8, len(head)).tobytes() != head:
+    header_bytes = _faiss_head(shape)
+    if np.fromfile(path, np.uint8, len(header_bytes)).tobytes() != header_bytes:
         raise _damaged(path, "another form of index")
     index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-    for start in range(0, shape[0], BLOCK):
-        rows = index.reconstruct_n(start, min(BLOCK, shape[0] - start))
-        lengths = np.linalg.norm(rows, axis=1)
-        if not (np.abs(lengths * (lengths - 1)) <= _ROUNDING).all():
+    for first_vector in range(0, shape[0], VECTORS_PER_BLOCK):
+        block_vectors = index.reconstruct_n(
+            first_vector, min(VECTORS_PER_BLOCK, shape[0] - first_vector)
+        )
+        vector_lengths = np.linalg.norm(block_vectors, axis=1)
+        if not (np.abs(vector_lengths * (vector_lengths - 1)) <= _LENGTH_TOLERANCE).all():
             raise _damaged(path, "vectors of another length")
     return index
 
@@ -154,19 +160,19 @@ def mapping_check(folder: Path) -> Callable[[], None]:
     """
 
     def times() -> list[float]:
-        return [getmtime(folder / name) for name in FILES]  # noqa: PTH204 - twice as fast
+        return [getmtime(folder / name) for name in INDEX_FILES]  # noqa: PTH204 - twice as fast
 
-    before = times()
+    opening_times = times()
 
     def check() -> None:
         with suppress(FileNotFoundError):
-            if times() != before:
+            if times() != opening_times:
                 raise _damaged(folder, "one that was written since it was opened")
 
     return check
 
 
-def drop_older(place: Path, current: Path | None) -> None:
+def drop_older(index_parent: Path, current: Path | None) -> None:
     """Delete old large indexes of a folder; the current one and the one before it stay.
 
     Whoever read the folder's index.json before it changed may be about to open the earlier one.
@@ -176,20 +182,22 @@ def drop_older(place: Path, current: Path | None) -> None:
     Args:
       current: folder of the index that is asked from now on; None where that is no large one.
     """
-    locks = [
-        lock
-        for lock in place.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}")
-        if lock.parent != current and not lock.parent.is_symlink()
+    older_locks = [
+        lock_path
+        for lock_path in index_parent.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}")
+        if lock_path.parent != current and not lock_path.parent.is_symlink()
     ]
-    for lock in sorted(locks, key=getmtime)[:-1]:
-        with suppress(OSError, InputError), locked(lock, wait_s=0.0):
-            (lock.parent / MANIFEST).unlink(missing_ok=True)  # first: the rest is no index
-            shutil.rmtree(lock.parent)
+    for lock_path in sorted(older_locks, key=getmtime)[:-1]:
+        with suppress(OSError, InputError), locked(lock_path, wait_s=0.0):
+            (lock_path.parent / MANIFEST).unlink(missing_ok=True)  # first: the rest is no index
+            shutil.rmtree(lock_path.parent)
 
 
 def _manifest(folder: Path) -> str:
     """Content of manifest.txt: the name of the folder, and the hash and name of each file."""
-    return "\n".join([folder.name, *(f"{file_hash(folder / name)}  {name}" for name in FILES)])
+    return "\n".join(
+        [folder.name, *(f"{file_hash(folder / name)}  {name}" for name in INDEX_FILES)]
+    )
 
 
 def _damaged(path: Path, value: str) -> InputError:

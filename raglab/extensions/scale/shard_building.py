@@ -60,12 +60,12 @@ from raglab.store.trace_merging import check_alike, shared_facts
 from raglab.store.traces import Trace
 from raglab.values import Case, Corpus
 
-WORK = "build.parts"  # folder beside the shards
+WORK_FOLDER = "build.parts"  # folder beside the shards
 # file in it that names the work; a folder without one is another's, and never deleted
-MARK = "raglab-build"
-WAIT_S = 24 * 3600.0  # for a shard that another worker holds, as long as for a large index
-LOOK_S = 5.0  # seconds before a worker looks again whether its work is over
-_CORPUS = "corpus.jsonl"
+WORK_MARK = "raglab-build"
+SHARD_WAIT_S = 24 * 3600.0  # for a shard that another worker holds, as long as for a large index
+WORK_CHECK_S = 5.0  # seconds before a worker looks again whether its work is over
+_CORPUS_FILE = "corpus.jsonl"
 
 
 def build_shards(
@@ -109,28 +109,52 @@ def build_shards(
     Source: rules S1.5, S2.9.
     """
     check_shard(shard)
-    plan, allowed = plan_building(corpus, cases, policy=policy, cache=cache, **building)
+    build_plan, allowed_chunks = plan_building(
+        corpus, cases, policy=policy, cache=cache, **building
+    )
     folder = make_folder(Path(out))
-    spans = [slice(start, start + shard) for start in range(0, len(cases), shard)]
-    parts = [cases[span] for span in spans]
+    case_ranges = [
+        slice(first_case, first_case + shard) for first_case in range(0, len(cases), shard)
+    ]
+    cases_by_shard = [cases[case_range] for case_range in case_ranges]
     with locked(folder / LOCK):
-        version, known = next_version(folder)
-        if known is None or not _is_of(known, plan, parts):
-            name = begin_work(folder / WORK)
-            remove_orphans(folder, known)
-            current = current_workers()
-            if current is None or current.kind == "threads":
-                spread = (name, plan, parts, [allowed[span] for span in spans], folder, version)
-                built = list(run_each(_built_shard, range(len(parts)), *spread, what="build"))
+        version, manifest = next_version(folder)
+        if manifest is None or not _is_of(manifest, build_plan, cases_by_shard):
+            work_name = begin_work(folder / WORK_FOLDER)
+            remove_orphans(folder, manifest)
+            workers = current_workers()
+            if workers is None or workers.kind == "threads":
+                shared_arguments = (
+                    work_name,
+                    build_plan,
+                    cases_by_shard,
+                    [allowed_chunks[case_range] for case_range in case_ranges],
+                    folder,
+                    version,
+                )
+                built_shards = list(
+                    run_each(
+                        _built_shard, range(len(cases_by_shard)), *shared_arguments, what="build"
+                    )
+                )
             else:
-                near = current.kind == "joblib" or cache != "default"
-                store = plan.store if near else None
-                built = _build_in_processes(name, plan, parts, folder.resolve(), version, store)
-            facts = built[0][1]
-            for _, further in built[1:]:
-                check_alike(facts, further)
-            replace_shards(folder, known, [row for row, _ in built], facts)
-        end_work(folder / WORK)
+                is_reachable = workers.kind == "joblib" or cache != "default"
+                embedding_store = build_plan.store if is_reachable else None
+                built_shards = _build_in_processes(
+                    work_name,
+                    build_plan,
+                    cases_by_shard,
+                    folder.resolve(),
+                    version,
+                    embedding_store,
+                )
+            first_facts = built_shards[0][1]
+            for _, later_facts in built_shards[1:]:
+                check_alike(first_facts, later_facts)
+            replace_shards(
+                folder, manifest, [shard_entry for shard_entry, _ in built_shards], first_facts
+            )
+        end_work(folder / WORK_FOLDER)
     return Trace.open(folder)
 
 
@@ -139,19 +163,21 @@ BuiltShard = tuple[ShardRow, Mapping[str, Any]]
 
 
 def _built_shard(
-    number: int,
-    name: str,
-    plan: Building,
-    parts: Sequence[Sequence[Case]],
-    allowed: Sequence[Sequence[NDArray[np.int64] | None]],
+    shard_number: int,
+    work_name: str,
+    build_plan: Building,
+    cases_by_shard: Sequence[Sequence[Case]],
+    allowed_chunks: Sequence[Sequence[NDArray[np.int64] | None]],
     folder: Path,
     version: int,
 ) -> BuiltShard:
     """A shard of this process's work, built where it does not stand yet."""
-    with held_shard(folder / WORK, number, name):
-        place = folder / shard_name(version, number)
-        trace = build_planned(plan, parts[number], allowed[number], place)
-        return shard_row(trace, place), shared_facts(trace)
+    with held_shard(folder / WORK_FOLDER, shard_number, work_name):
+        shard_path = folder / shard_name(version, shard_number)
+        shard_trace = build_planned(
+            build_plan, cases_by_shard[shard_number], allowed_chunks[shard_number], shard_path
+        )
+        return shard_row(shard_trace, shard_path), shared_facts(shard_trace)
 
 
 class ShardWork(NamedTuple):
@@ -168,46 +194,56 @@ class ShardWork(NamedTuple):
 
 
 def _build_in_processes(
-    name: str,
-    plan: Building,
-    parts: Sequence[Sequence[Case]],
+    work_name: str,
+    build_plan: Building,
+    cases_by_shard: Sequence[Sequence[Case]],
     folder: Path,
     version: int,
-    store: EmbeddingCache | None,
+    embedding_store: EmbeddingCache | None,
 ) -> list[BuiltShard]:
     """Shards that other processes build.
 
     What they all need is written for them once, the embeddings by one process.
 
     Args:
-      store: embeddings that those processes reach; None hands them over in the folder, until the
-        trace stands.
+      embedding_store: embeddings that those processes reach; None hands them over in the folder
+        until the trace is complete.
     """
-    if store is None:
-        store = EmbeddingCache(folder / WORK / "embeddings.sqlite", behind=plan.store)
-    store = replace(store, path=store.path.absolute())
-    write_work(folder / WORK, plan.corpus, parts)
-    metas = [plan.meta(part) for part in parts]
-    places = [folder / shard_name(version, number) for number in range(len(parts))]
-    if not all(map(_is_built, places, metas)):
-        plan.load(store)
-    names = ("corpus_hash", "wanted", "rewriter", "patterns", "parameters", "pack", "command")
-    made_with = {field: getattr(plan, field) for field in (*names, "batch_size")}
-    made_with |= {"store": replace(store, behind=None), "warns": False}
-    items = [(number, meta["fingerprint"]) for number, meta in enumerate(metas)]
-    work = ShardWork(name, folder, version, made_with)
-    return list(run_each(_build_in_process, items, work, what="build"))
+    if embedding_store is None:
+        embedding_store = EmbeddingCache(
+            folder / WORK_FOLDER / "embeddings.sqlite", behind=build_plan.store
+        )
+    embedding_store = replace(embedding_store, path=embedding_store.path.absolute())
+    write_work(folder / WORK_FOLDER, build_plan.corpus, cases_by_shard)
+    shard_metas = [build_plan.meta(shard_cases) for shard_cases in cases_by_shard]
+    shard_paths = [
+        folder / shard_name(version, shard_number) for shard_number in range(len(cases_by_shard))
+    ]
+    if not all(map(_is_built, shard_paths, shard_metas)):
+        build_plan.load(embedding_store)
+    field_names = ("corpus_hash", "wanted", "rewriter", "patterns", "parameters", "pack", "command")
+    made_with = {
+        field_name: getattr(build_plan, field_name) for field_name in (*field_names, "batch_size")
+    }
+    made_with |= {"store": replace(embedding_store, behind=None), "warns": False}
+    numbered_fingerprints = [
+        (shard_number, shard_meta["fingerprint"])
+        for shard_number, shard_meta in enumerate(shard_metas)
+    ]
+    shard_work = ShardWork(work_name, folder, version, made_with)
+    return list(run_each(_build_in_process, numbered_fingerprints, shard_work, what="build"))
 
 
-def _is_built(place: Path, meta: Mapping[str, Any]) -> bool:
+def _is_built(shard_path: Path, expected_meta: Mapping[str, Any]) -> bool:
     """Whether a shard of this fingerprint and pack stands, by what its file says of itself.
 
     Its hits are not read.
     """
     with suppress(*UNREADABLE_PART_ERRORS, TypeError):
-        stored_meta = open_trace(place)[1]["meta"] if place.is_file() else {}
+        stored_meta = open_trace(shard_path)[1]["meta"] if shard_path.is_file() else {}
         return all(
-            stored_meta.get(name) == meta.get(name) for name in ("fingerprint", "pack", EXACT_NAMES)
+            stored_meta.get(meta_key) == expected_meta.get(meta_key)
+            for meta_key in ("fingerprint", "pack", EXACT_NAMES)
         )
     return False
 
@@ -217,7 +253,7 @@ _PLANS: dict[str, Building] = {}
 _PLANS_LOCK = Lock()
 
 
-def _build_in_process(item: tuple[int, str], work: ShardWork) -> BuiltShard:
+def _build_in_process(numbered_fingerprint: tuple[int, str], shard_work: ShardWork) -> BuiltShard:
     """A shard of another process's work, (number, fingerprint).
 
     The models are loaded once a process, not once a shard.
@@ -226,151 +262,167 @@ def _build_in_process(item: tuple[int, str], work: ShardWork) -> BuiltShard:
     then stands. What the shard is made of is read under its lock: whoever waited for it through the
     end of the build refuses.
     """
-    number, fingerprint = item
-    folder = work.folder / WORK
-    with held_shard(folder, number, work.name):
+    shard_number, fingerprint = numbered_fingerprint
+    work_folder = shard_work.folder / WORK_FOLDER
+    with held_shard(work_folder, shard_number, shard_work.name):
         # another write has made it, without this folder
-        if next_version(work.folder)[0] != work.version:
-            refuse_work(folder)
-        plan, cases = _plan_of(work), read_cases(folder, number)
-        if plan.meta(cases)["fingerprint"] != fingerprint:
-            refuse_work(folder)
-        names = [f"case {case.id!r}" for case in cases]
-        sources = [case.selected_sources for case in cases]
-        place = work.folder / shard_name(work.version, number)
-        trace = build_planned(
-            plan, cases, question_scopes(plan.corpus.chunks, sources, names), place
+        if next_version(shard_work.folder)[0] != shard_work.version:
+            refuse_work(work_folder)
+        build_plan, shard_cases = _plan_of(shard_work), read_cases(work_folder, shard_number)
+        if build_plan.meta(shard_cases)["fingerprint"] != fingerprint:
+            refuse_work(work_folder)
+        case_names = [f"case {case.id!r}" for case in shard_cases]
+        case_sources = [case.selected_sources for case in shard_cases]
+        shard_path = shard_work.folder / shard_name(shard_work.version, shard_number)
+        shard_trace = build_planned(
+            build_plan,
+            shard_cases,
+            question_scopes(build_plan.corpus.chunks, case_sources, case_names),
+            shard_path,
         )
-        return shard_row(trace, place), shared_facts(trace)
+        return shard_row(shard_trace, shard_path), shared_facts(shard_trace)
 
 
-def _plan_of(work: ShardWork) -> Building:
+def _plan_of(shard_work: ShardWork) -> Building:
     """What a work's shards are built with, by this process; let go once the work is over."""
     with _PLANS_LOCK:
-        plan = _PLANS.get(work.name)
-        if plan is None:
+        build_plan = _PLANS.get(shard_work.name)
+        if build_plan is None:
             _PLANS.clear()
-            folder = work.folder / WORK
-            corpus = read_corpus(folder, work.made_with["corpus_hash"])
-            reader = DocumentReader(tuple(corpus.chunks), work.made_with["pack"])
-            plan = _PLANS[work.name] = Building(corpus=corpus, reader=reader, **work.made_with)
+            work_folder = shard_work.folder / WORK_FOLDER
+            corpus = read_corpus(work_folder, shard_work.made_with["corpus_hash"])
+            document_reader = DocumentReader(tuple(corpus.chunks), shard_work.made_with["pack"])
+            build_plan = _PLANS[shard_work.name] = Building(
+                corpus=corpus, reader=document_reader, **shard_work.made_with
+            )
             # A worker is not told when the last shard is done, which may be another's, but sees
             # that the work is gone.
-            Thread(target=_drop_plan, args=(folder, work.name), daemon=True).start()
-        return plan
+            Thread(target=_drop_plan, args=(work_folder, shard_work.name), daemon=True).start()
+        return build_plan
 
 
-def _drop_plan(folder: Path, name: str) -> None:
+def _drop_plan(work_folder: Path, work_name: str) -> None:
     """Await the end of a work, then let go of its corpus, models and indexes, which interlink."""
-    while name in _PLANS and _is_named(folder, name):
-        time.sleep(LOOK_S)
-    _PLANS.pop(name, None)
+    while work_name in _PLANS and _is_named(work_folder, work_name):
+        time.sleep(WORK_CHECK_S)
+    _PLANS.pop(work_name, None)
     gc.collect()
 
 
-def _is_of(known: Manifest, plan: Building, parts: Sequence[Sequence[Case]]) -> bool:
+def _is_of(
+    manifest: Manifest, build_plan: Building, cases_by_shard: Sequence[Sequence[Case]]
+) -> bool:
     """Whether a manifest names the shards that would be built of some cases."""
-    same = known.shared.get("pack in their meta") == plan.pack.stored
-    return same and [row.fingerprint for row in known.shards] == [
-        plan.meta(part)["fingerprint"] for part in parts
+    is_same_pack = manifest.shared.get("pack in their meta") == build_plan.pack.stored
+    return is_same_pack and [shard_entry.fingerprint for shard_entry in manifest.shards] == [
+        build_plan.meta(shard_cases)["fingerprint"] for shard_cases in cases_by_shard
     ]
 
 
-def begin_work(folder: Path) -> str:
+def begin_work(work_folder: Path) -> str:
     """Name of a new work, which its folder bears from now on, so an earlier work's worker refuses.
 
     Raises:
       InputError: the folder is not one that a build wrote, or cannot be written.
     """
-    if folder.is_dir() and not (folder / MARK).is_file() and any(folder.iterdir()):
-        rule = "the folder of a build's work must be one that a build wrote"
-        value = f"one without a file {MARK}"
-        raise input_error(Where(str(folder)), rule, "move it away, or build elsewhere", value)
-    name = uuid4().hex
-    write_text(f"{name}\n", make_folder(folder) / MARK)
-    return name
+    if (
+        work_folder.is_dir()
+        and not (work_folder / WORK_MARK).is_file()
+        and any(work_folder.iterdir())
+    ):
+        requirement = "the folder of a build's work must be one that a build wrote"
+        fault_text = f"one without a file {WORK_MARK}"
+        raise input_error(
+            Where(str(work_folder)), requirement, "move it away, or build elsewhere", fault_text
+        )
+    work_name = uuid4().hex
+    write_text(f"{work_name}\n", make_folder(work_folder) / WORK_MARK)
+    return work_name
 
 
-def end_work(folder: Path) -> None:
+def end_work(work_folder: Path) -> None:
     """Delete the folder of a work; one that no build wrote stays.
 
     The mark goes last, so that a kill leaves it.
     """
-    if not (folder / MARK).is_file():
+    if not (work_folder / WORK_MARK).is_file():
         return
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.name != MARK:
-            path.unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    for entry_path in work_folder.iterdir():
+        if entry_path.is_dir():
+            shutil.rmtree(entry_path, ignore_errors=True)
+        elif entry_path.name != WORK_MARK:
+            entry_path.unlink(missing_ok=True)
+    shutil.rmtree(work_folder, ignore_errors=True)
 
 
 @contextmanager
-def held_shard(folder: Path, number: int, name: str) -> Iterator[None]:
+def held_shard(work_folder: Path, shard_number: int, work_name: str) -> Iterator[None]:
     """A shard of a work that this worker alone builds; while another does, it is waited for.
 
     Raises:
       InputError: the work is over or another's, be it that it ended while the shard was waited for.
     """
-    if _is_named(folder, name):
-        with locked(folder / f"{number:05d}.lock", WAIT_S):
-            if _is_named(folder, name):
+    if _is_named(work_folder, work_name):
+        with locked(work_folder / f"{shard_number:05d}.lock", SHARD_WAIT_S):
+            if _is_named(work_folder, work_name):
                 yield
                 return
-    refuse_work(folder)
+    refuse_work(work_folder)
 
 
-def _is_named(folder: Path, name: str) -> bool:
+def _is_named(work_folder: Path, work_name: str) -> bool:
     """Whether a folder is that of a work."""
     with suppress(OSError):
-        return (folder / MARK).read_bytes() == f"{name}\n".encode()
+        return (work_folder / WORK_MARK).read_bytes() == f"{work_name}\n".encode()
     return False
 
 
-def write_work(folder: Path, corpus: Corpus, parts: Sequence[Sequence[Case]]) -> None:
+def write_work(work_folder: Path, corpus: Corpus, cases_by_shard: Sequence[Sequence[Case]]) -> None:
     """Write a corpus, and the cases of each shard in a file of its own.
 
     Raises:
       InputError: a chunk or case would not load again, or the folder cannot be written.
     """
-    save_corpus(corpus, make_folder(folder) / _CORPUS)
-    for number, cases in enumerate(parts):
-        write_lines(map(case_record, cases), _cases_path(folder, number))
+    save_corpus(corpus, make_folder(work_folder) / _CORPUS_FILE)
+    for shard_number, shard_cases in enumerate(cases_by_shard):
+        write_lines(map(case_record, shard_cases), _cases_path(work_folder, shard_number))
 
 
-def read_corpus(folder: Path, corpus_hash: str) -> Corpus:
+def read_corpus(work_folder: Path, corpus_hash: str) -> Corpus:
     """Corpus of a hash; its pictures are read from the embeddings alone.
 
     Raises:
       InputError: it is not there, damaged or another one.
     """
-    corpus = load_corpus(folder / _CORPUS)
+    corpus = load_corpus(work_folder / _CORPUS_FILE)
     if hash_corpus(corpus) != corpus_hash:
-        refuse_work(folder)
+        refuse_work(work_folder)
     return corpus
 
 
-def read_cases(folder: Path, number: int) -> list[Case]:
+def read_cases(work_folder: Path, shard_number: int) -> list[Case]:
     """Cases of a shard.
 
     Raises:
       InputError: they are not there, or damaged.
     """
-    path = _cases_path(folder, number)
-    return [parse_case(line.record, str(path)) for line in json_lines(path, MAX_LINE_BYTES)]
+    cases_path = _cases_path(work_folder, shard_number)
+    return [
+        parse_case(json_line.record, str(cases_path))
+        for json_line in json_lines(cases_path, MAX_LINE_BYTES)
+    ]
 
 
-def refuse_work(folder: Path) -> NoReturn:
+def refuse_work(work_folder: Path) -> NoReturn:
     """Stop where corpus or cases are not those that were written for this work.
 
     Raises:
       InputError: always.
     """
-    rule = "corpus and cases of a build must be those that it wrote for its workers"
+    requirement = "corpus and cases of a build must be those that it wrote for its workers"
     remedy = "build into a folder that no other build writes to"
-    raise input_error(Where(str(folder)), rule, remedy, "others, or none")
+    raise input_error(Where(str(work_folder)), requirement, remedy, "others, or none")
 
 
-def _cases_path(folder: Path, number: int) -> Path:
-    return folder / f"cases-{number:05d}.jsonl"
+def _cases_path(work_folder: Path, shard_number: int) -> Path:
+    return work_folder / f"cases-{shard_number:05d}.jsonl"

@@ -56,24 +56,28 @@ def facts_of(trace: Any) -> ShardFacts:  # noqa: ANN401 - a trace
 
 def shared_hash(shared: Mapping[str, Any]) -> str:
     """Hash of what all shards share; calls that failed are of each."""
-    return digest(canonical_json({key: shared[key] for key in shared if key != FAILED_FACT}))
+    return digest(
+        canonical_json(
+            {fact_name: shared[fact_name] for fact_name in shared if fact_name != FAILED_FACT}
+        )
+    )
 
 
 def count_size(counts: CaseCounts) -> int:
     """Number of cases that are counted by split and label."""
-    return sum(n for labels in counts.values() for n in labels.values())
+    return sum(n_cases for label_counts in counts.values() for n_cases in label_counts.values())
 
 
-Number = Annotated[int, Field(gt=0, strict=True)]
-Text = Annotated[str, Field(min_length=1)]
+PositiveCount = Annotated[int, Field(gt=0, strict=True)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
 class SharedFacts(BaseModel, extra="allow"):
     """What a manifest must state of what its shards share."""
 
-    depths: Number
-    arms: Annotated[list[Text], Field(min_length=1)]
-    signals: list[Text]
+    depths: PositiveCount
+    arms: Annotated[list[NonEmptyText], Field(min_length=1)]
+    signals: list[NonEmptyText]
 
 
 def _checked_facts(shared: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -88,10 +92,10 @@ class ShardRow(NamedTuple):
     """
 
     file: Annotated[str, Field(pattern=r"^[^/\\]+\.parquet$")]
-    cases: Number
+    cases: PositiveCount
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     fingerprint: str | None
-    counts: dict[Text, dict[Text, Number]]
+    counts: dict[NonEmptyText, dict[NonEmptyText, PositiveCount]]
 
 
 class Manifest(NamedTuple):
@@ -100,7 +104,7 @@ class Manifest(NamedTuple):
     Version from 1, content of the version before, what its shards share, a row a shard.
     """
 
-    version: Number
+    version: PositiveCount
     before: str | None
     shared: Annotated[Mapping[str, Any], AfterValidator(_checked_facts)]
     shards: Annotated[tuple[ShardRow, ...], Field(min_length=1)]
@@ -123,7 +127,7 @@ class Manifest(NamedTuple):
     @property
     def rows(self) -> dict[str, Any]:
         """The manifest as JSON, with the hash of all."""
-        rows = {
+        manifest_fields = {
             "schema_version": MANIFEST_SCHEMA,
             "version": self.version,
             "before": self.before,
@@ -132,7 +136,7 @@ class Manifest(NamedTuple):
             "shared": dict(self.shared),
             "shards": [row._asdict() for row in self.shards],
         }
-        return rows | {"content": digest(canonical_json(rows))}
+        return manifest_fields | {"content": digest(canonical_json(manifest_fields))}
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -141,35 +145,43 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
       TraceError: none there, of another schema, or altered.
     """
-    path, rule = folder / MANIFEST_NAME, "a manifest must be as it was written"
-    if not path.is_file():
-        raise _manifest_error(path, "a folder of a trace must hold its manifest", "none there")
-    rows = read_json(path, MAX_MANIFEST_BYTES)
-    version = rows.get("schema_version") if isinstance(rows, dict) else None
-    if version != MANIFEST_SCHEMA:
-        schema = f"the schema of a manifest must be version {MANIFEST_SCHEMA}"
-        raise _manifest_error(path, schema, shown_value(version))
-    fields = {name: rows[name] for name in Manifest._fields if name in rows}
+    manifest_path, requirement = folder / MANIFEST_NAME, "a manifest must be as it was written"
+    if not manifest_path.is_file():
+        raise _manifest_error(
+            manifest_path, "a folder of a trace must hold its manifest", "none there"
+        )
+    manifest_fields = read_json(manifest_path, MAX_MANIFEST_BYTES)
+    schema_version = (
+        manifest_fields.get("schema_version") if isinstance(manifest_fields, dict) else None
+    )
+    if schema_version != MANIFEST_SCHEMA:
+        schema_requirement = f"the schema of a manifest must be version {MANIFEST_SCHEMA}"
+        raise _manifest_error(manifest_path, schema_requirement, shown_value(schema_version))
+    known_fields = {
+        field_name: manifest_fields[field_name]
+        for field_name in Manifest._fields
+        if field_name in manifest_fields
+    }
     try:
-        manifest = TypeAdapter(Manifest).validate_json(canonical_json(fields), strict=True)
+        manifest = TypeAdapter(Manifest).validate_json(canonical_json(known_fields), strict=True)
     except ValidationError as error:
-        value = f"altered content at {error.errors()[0]['loc']}"
-        raise _manifest_error(path, rule, value) from error
+        fault_text = f"altered content at {error.errors()[0]['loc']}"
+        raise _manifest_error(manifest_path, requirement, fault_text) from error
     # Its hash tells damage, not whoever meant it: shards differ, and counts add up.
     shared, hashes = manifest.shared, [row.sha256 for row in manifest.shards]
     lists = (shared["arms"], shared["signals"], manifest.files, hashes)
     if (
-        manifest.rows != rows
-        or any(len(set(names)) < len(names) for names in lists)
+        manifest.rows != manifest_fields
+        or any(len(set(entries)) < len(entries) for entries in lists)
         or any(count_size(row.counts) != row.cases for row in manifest.shards)
     ):
-        raise _manifest_error(path, rule, "altered content")
+        raise _manifest_error(manifest_path, requirement, "altered content")
     return manifest
 
 
-def _manifest_error(path: Path, rule: str, value: str) -> TraceError:
+def _manifest_error(path: Path, requirement: str, fault_text: str) -> TraceError:
     remedy = "put it back, or write the trace again with `raglab.io.save_shards`"
-    return TraceError(str(input_error(Where(str(path)), rule, remedy, value)))
+    return TraceError(str(input_error(Where(str(path)), requirement, remedy, fault_text)))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -177,8 +189,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
     What was there goes over to it.
     """
-    text = json.dumps(manifest.rows, sort_keys=True, ensure_ascii=False, indent=1)
-    write_text(f"{text}\n", folder / MANIFEST_NAME)
+    manifest_text = json.dumps(manifest.rows, sort_keys=True, ensure_ascii=False, indent=1)
+    write_text(f"{manifest_text}\n", folder / MANIFEST_NAME)
 
 
 def shard_row(trace: Any, path: Path) -> ShardRow:  # noqa: ANN401 - a trace

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 CASES_OF_SHARD = 10_000
-Stored = TypeVar("Stored", bound=Any)  # a class of traces
-_REMEDY = "put that file back, or build the trace again"
+StoredTrace = TypeVar("StoredTrace", bound=Any)  # a class of traces
+RESTORE_SHARD = "put that file back, or build the trace again"
 
 
 class TraceChange(NamedTuple):
@@ -86,14 +86,16 @@ class TraceChange(NamedTuple):
     method: str
     arguments: tuple[Any, ...]
 
-    def of_cases(self, cases: list[Case]) -> list[Case]:
+    def of_cases(self, all_cases: list[Case]) -> list[Case]:
         """Cases after the change."""
         if self.method == "subset":
-            return [cases[row] for row in self.arguments[0].tolist()]
+            return [all_cases[case_index] for case_index in self.arguments[0].tolist()]
         if self.method == "split":
-            return [case for case in cases if (case.split or NO_LABEL) == self.arguments[0]]
+            return [case for case in all_cases if (case.split or NO_LABEL) == self.arguments[0]]
         return (
-            list(labelled_cases(cases, *self.arguments)) if self.method == "with_labels" else cases
+            list(labelled_cases(all_cases, *self.arguments))
+            if self.method == "with_labels"
+            else all_cases
         )
 
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
@@ -101,9 +103,13 @@ class TraceChange(NamedTuple):
         if self.method == "with_column":
             return with_column(trace, *self.arguments)
         if self.method == "split":  # a trace in memory has no split of those without one
-            name = self.arguments[0]
-            rows = [row for row, case in enumerate(trace.cases) if (case.split or NO_LABEL) == name]
-            return trace.subset(rows)
+            split_name = self.arguments[0]
+            case_indices = [
+                case_index
+                for case_index, case in enumerate(trace.cases)
+                if (case.split or NO_LABEL) == split_name
+            ]
+            return trace.subset(case_indices)
         return getattr(trace, self.method)(*self.arguments)
 
 
@@ -140,8 +146,8 @@ class Shard:
         if self.facts is not None:
             self._check_size(len(trace), count_size(self.facts.counts))
             if self.facts != facts_of(trace):
-                value = "other cases, arms, signals or parameters"
-                self._refuse("hold what its manifest says of it", value)
+                difference = "other cases, arms, signals or parameters"
+                self._refuse("hold what its manifest says of it", difference)
         for change in self.changes:
             trace = change.apply(trace)
         self._check_size(len(trace), self.size)
@@ -153,8 +159,8 @@ class Shard:
         self.check()
         cases = list(self.kind.cases_of(self.path))
         if self.facts is not None and self.facts.counts != count_cases(cases):
-            what = "hold as many cases of each split and label as its manifest counts"
-            self._refuse(what, "others")
+            requirement = "hold as many cases of each split and label as its manifest counts"
+            self._refuse(requirement, "others")
         for change in self.changes:
             cases = change.of_cases(cases)
         return cases
@@ -181,26 +187,32 @@ class Shard:
 
         What is no file, such as a pipe, is never opened.
         """
-        path, fault = Path(self.path), "none there"
+        shard_path, fault = Path(self.path), "none there"
         with suppress(OSError):
-            if path.is_file():
-                fault = "another file" if file_hash(path) != self.sha256 else ""
+            if shard_path.is_file():
+                fault = "another file" if file_hash(shard_path) != self.sha256 else ""
         if not fault:
             return
-        remedy = _REMEDY
+        remedy = RESTORE_SHARD
         with suppress(InputError):  # a manifest that names another file in its place
-            there = read_manifest(path.parent)
-            if (path.name, self.sha256) not in {(row.file, row.sha256) for row in there.shards}:
-                fault = f"{fault}: a newer version ({there.version}) stands there"
+            manifest = read_manifest(shard_path.parent)
+            if (shard_path.name, self.sha256) not in {
+                (shard_entry.file, shard_entry.sha256) for shard_entry in manifest.shards
+            }:
+                fault = f"{fault}: a newer version ({manifest.version}) stands there"
                 remedy = "open the folder again"
         self._refuse("be the file that its manifest names", fault, remedy)
 
-    def _check_size(self, size: int, stated: int) -> None:
-        if size != stated:
-            self._refuse("hold as many cases as its manifest counts", f"{size} for {stated}")
+    def _check_size(self, n_cases: int, declared_cases: int) -> None:
+        if n_cases != declared_cases:
+            self._refuse(
+                "hold as many cases as its manifest counts", f"{n_cases} for {declared_cases}"
+            )
 
-    def _refuse(self, what: str, value: str, remedy: str = _REMEDY) -> NoReturn:
-        raise TraceError(str(input_error(Where(self.path), f"a shard must {what}", remedy, value)))
+    def _refuse(self, requirement: str, difference: str, remedy: str = RESTORE_SHARD) -> NoReturn:
+        raise TraceError(
+            str(input_error(Where(self.path), f"a shard must {requirement}", remedy, difference))
+        )
 
 
 class ShardedCases(Sequence[Case]):
@@ -209,23 +221,23 @@ class ShardedCases(Sequence[Case]):
     Those of the last shard that was read are kept; another process is sent none of them.
     """
 
-    def __init__(self, parts: Sequence[Shard]) -> None:
-        self._parts, self._starts = parts, part_starts(parts)
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._parts, self._starts = shards, part_starts(shards)
         self._read: tuple[int, list[Case]] = (-1, [])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a case, or cases of a slice
-        places = range(len(self))[place]  # counts from the end, and refuses what is beyond
-        if not isinstance(places, int):
-            return tuple(self[position] for position in places)
-        number = int(np.searchsorted(self._starts, places, side="right")) - 1
-        return self._cases_of(number)[places - int(self._starts[number])]
+        positions = range(len(self))[place]  # counts from the end, and refuses what is beyond
+        if not isinstance(positions, int):
+            return tuple(self[position] for position in positions)
+        shard_number = int(np.searchsorted(self._starts, positions, side="right")) - 1
+        return self._cases_of(shard_number)[positions - int(self._starts[shard_number])]
 
     def __iter__(self) -> Iterator[Case]:
-        for number in range(len(self._parts)):
-            yield from self._cases_of(number)
+        for shard_number in range(len(self._parts)):
+            yield from self._cases_of(shard_number)
 
     def __reduce__(self) -> tuple[type[ShardedCases], tuple[Any, ...]]:
         return ShardedCases, (self._parts,)
@@ -233,19 +245,19 @@ class ShardedCases(Sequence[Case]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self):,} cases in {len(self._parts):,} shards)"
 
-    def _cases_of(self, number: int) -> list[Case]:
-        if self._read[0] != number:
-            self._read = (number, self._parts[number].cases)
+    def _cases_of(self, shard_number: int) -> list[Case]:
+        if self._read[0] != shard_number:
+            self._read = (shard_number, self._parts[shard_number].cases)
         return self._read[1]
 
 
-def part_starts(parts: Sequence[Shard]) -> NDArray[np.int64]:
+def part_starts(shards: Sequence[Shard]) -> NDArray[np.int64]:
     """Position of the first case of each shard, and the number of all cases."""
-    return np.cumsum([0, *(part.size for part in parts)])
+    return np.cumsum([0, *(shard.size for shard in shards)])
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ShardedTrace(Result, Generic[Stored]):
+class ShardedTrace(Result, Generic[StoredTrace]):
     """A trace in parts that are loaded one at a time.
 
     A `StudyTrace`, which replays and studies take as a trace.
@@ -273,20 +285,24 @@ class ShardedTrace(Result, Generic[Stored]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields alone: what was read of the cases is sent to no other process."""
-        return {name: value for name, value in vars(self).items() if name != "cases"}
+        return {
+            field_name: field_value
+            for field_name, field_value in vars(self).items()
+            if field_name != "cases"
+        }
 
     def __len__(self) -> int:
         """Count the cases, Q."""
-        return sum(part.size for part in self.parts)
+        return sum(shard.size for shard in self.parts)
 
-    def shards(self) -> Iterator[Stored]:
+    def shards(self) -> Iterator[StoredTrace]:
         """Traces of the shards, one at a time; each is let go before the next is loaded.
 
         Raises:
           TraceError: a shard is not there, damaged or another one; names it.
         """
-        for part in progress(self.parts, "load", "shard"):
-            yield part.loaded()
+        for shard in progress(self.parts, "load", "shard"):
+            yield shard.loaded()
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -311,23 +327,29 @@ class ShardedTrace(Result, Generic[Stored]):
     @property
     def meta(self) -> dict[str, Any]:
         """Corpus, models and parameters, alike in all shards, and the fingerprint."""
-        meta = {key: value for key, value in self.shared.items() if key.endswith(_META)}
-        names = {key.removesuffix(_META): value for key, value in meta.items()}
-        return names | {"fingerprint": self.fingerprint}
+        meta_facts = {
+            fact_name: fact
+            for fact_name, fact in self.shared.items()
+            if fact_name.endswith(META_SUFFIX)
+        }
+        facts_by_name = {
+            fact_name.removesuffix(META_SUFFIX): fact for fact_name, fact in meta_facts.items()
+        }
+        return facts_by_name | {"fingerprint": self.fingerprint}
 
     def counted(self) -> CaseCounts:
         """Cases by split and label; read from the shards' cases where a subset was taken."""
-        total: dict[str, Counter[str]] = {}
-        for part in self.parts:
-            for split, labels in part.counted().items():
-                total.setdefault(split, Counter()).update(labels)
-        return {split: dict(sorted(total[split].items())) for split in sorted(total)}
+        label_counts: dict[str, Counter[str]] = {}
+        for shard in self.parts:
+            for split, split_counts in shard.counted().items():
+                label_counts.setdefault(split, Counter()).update(split_counts)
+        return {split: dict(sorted(label_counts[split].items())) for split in sorted(label_counts)}
 
-    def loaded(self) -> Stored:
+    def loaded(self) -> StoredTrace:
         """The whole trace in memory, each shard with the chunks that its cases need."""
-        first, *rest = map(keep_used_chunks, self.shards())
-        merged: Stored = first.merge(*rest)
-        return merged
+        first_shard, *later_shards = map(keep_used_chunks, self.shards())
+        whole_trace: StoredTrace = first_shard.merge(*later_shards)
+        return whole_trace
 
     @contextmanager
     def measured_once(self, policy: PolicyData, arm: str | None) -> Iterator[Self]:
@@ -342,12 +364,12 @@ class ShardedTrace(Result, Generic[Stored]):
         Raises:
           ValueError: as `measured_parts`.
         """
-        with measured_parts(self.parts, policy, arm) as stored:
-            measured = [
-                replace(part, evidence=(len(part.changes), evidence))
-                for part, evidence in zip(self.parts, stored, strict=True)
+        with measured_parts(self.parts, policy, arm) as evidence_parts:
+            measured_shards = [
+                replace(shard, evidence=(len(shard.changes), evidence))
+                for shard, evidence in zip(self.parts, evidence_parts, strict=True)
             ]
-            yield replace(self, parts=tuple(measured))
+            yield replace(self, parts=tuple(measured_shards))
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
         """Trace of some cases only, by position among those of all shards, in their order.
@@ -358,22 +380,29 @@ class ShardedTrace(Result, Generic[Stored]):
         Raises:
           ValueError: rows must be positions of cases, at least one, and go from shard to shard.
         """
-        keep = case_positions(rows, len(self)).astype(np.int64)
-        if not len(keep):
-            rule = f"rows must be positions from 0 to {len(self) - 1}"
-            refuse(rule, "none", "keep at least one case")
-        starts = part_starts(self.parts)
-        number = np.searchsorted(starts, keep, side="right") - 1
-        if np.any(np.diff(number) < 0):
-            value = "some of an earlier shard behind a later one"
-            refuse("rows must go from shard to shard", value, "sort them")
-        parts = []
-        for place in np.unique(number).tolist():
-            part, local = self.parts[place], keep[number == place] - starts[place]
-            whole = np.array_equal(local, np.arange(part.size))
-            changed = part.changed("subset", local, size=len(local), counts=None)
-            parts.append(part if whole else changed)
-        return self._changed(parts, ["subset", hashlib.sha256(keep.tobytes()).hexdigest()])
+        case_indices = case_positions(rows, len(self)).astype(np.int64)
+        if not len(case_indices):
+            requirement = f"rows must be positions from 0 to {len(self) - 1}"
+            refuse(requirement, "none", "keep at least one case")
+        shard_starts = part_starts(self.parts)
+        shard_numbers = np.searchsorted(shard_starts, case_indices, side="right") - 1
+        if np.any(np.diff(shard_numbers) < 0):
+            disorder = "some of an earlier shard behind a later one"
+            refuse("rows must go from shard to shard", disorder, "sort them")
+        kept_shards = []
+        for shard_number in np.unique(shard_numbers).tolist():
+            shard, local_indices = (
+                self.parts[shard_number],
+                case_indices[shard_numbers == shard_number] - shard_starts[shard_number],
+            )
+            is_whole = np.array_equal(local_indices, np.arange(shard.size))
+            changed_shard = shard.changed(
+                "subset", local_indices, size=len(local_indices), counts=None
+            )
+            kept_shards.append(shard if is_whole else changed_shard)
+        return self._changed(
+            kept_shards, ["subset", hashlib.sha256(case_indices.tobytes()).hexdigest()]
+        )
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
@@ -386,16 +415,23 @@ class ShardedTrace(Result, Generic[Stored]):
         Raises:
           ValueError: no case is of that split.
         """
-        counts = [part.counted() for part in self.parts]
-        parts = []
-        for part, own in zip(self.parts, counts, strict=True):
-            if name in own:
-                of_split = {name: own[name]}
-                changed = part.changed("split", name, size=count_size(of_split), counts=of_split)
-                parts.append(replace(part, counts=own) if len(own) == 1 else changed)
-        if not parts:
-            raise split_error(name, {split for own in counts for split in own})
-        return self._changed(parts, ["split", name])
+        counts_by_shard = [shard.counted() for shard in self.parts]
+        split_shards = []
+        for shard, label_counts in zip(self.parts, counts_by_shard, strict=True):
+            if name in label_counts:
+                split_counts = {name: label_counts[name]}
+                changed_shard = shard.changed(
+                    "split", name, size=count_size(split_counts), counts=split_counts
+                )
+                split_shards.append(
+                    replace(shard, counts=label_counts) if len(label_counts) == 1 else changed_shard
+                )
+        if not split_shards:
+            raise split_error(
+                name,
+                {split_name for label_counts in counts_by_shard for split_name in label_counts},
+            )
+        return self._changed(split_shards, ["split", name])
 
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
         """Hits of one case, whose shard alone is loaded; as `Trace.hits_of`.
@@ -409,8 +445,8 @@ class ShardedTrace(Result, Generic[Stored]):
           ValueError: no such arm.
         """
         shard: Any = part_with(self, case_id).loaded()
-        hits: pd.DataFrame = shard.hits_of(case_id, arm)
-        return hits
+        case_hits: pd.DataFrame = shard.hits_of(case_id, arm)
+        return case_hits
 
     # array, Series or path
     def with_signal(self, name: str, values: Any, **declared: str) -> Self:  # noqa: ANN401
@@ -431,16 +467,29 @@ class ShardedTrace(Result, Generic[Stored]):
         """
         signal = own_signal(name, **declared)
         values = signal_values(values, name)
-        by_case = hasattr(values, "index") and hasattr(values, "to_numpy")
-        ids: Sequence[Any] = [case.id for case in self.cases] if by_case else range(len(self))
-        column = signal_column(signal, values, (len(self), len(self.arms), self.n_depths), ids)
-        bits = np.where(np.isnan(column), np.nan, column).tobytes()
-        parts = [
-            part.changed("with_column", signal, column[start : start + part.size])
-            for part, start in zip(self.parts, part_starts(self.parts).tolist(), strict=False)
+        is_by_case = hasattr(values, "index") and hasattr(values, "to_numpy")
+        case_ids: Sequence[Any] = (
+            [case.id for case in self.cases] if is_by_case else range(len(self))
+        )
+        signal_array = signal_column(
+            signal, values, (len(self), len(self.arms), self.n_depths), case_ids
+        )
+        column_bytes = np.where(np.isnan(signal_array), np.nan, signal_array).tobytes()
+        changed_shards = [
+            shard.changed(
+                "with_column", signal, signal_array[shard_start : shard_start + shard.size]
+            )
+            for shard, shard_start in zip(
+                self.parts, part_starts(self.parts).tolist(), strict=False
+            )
         ]
-        what = ["signal", name, declaration(signal), hashlib.sha256(bits).hexdigest()]
-        return self._changed(parts, what)
+        signal_identity = [
+            "signal",
+            name,
+            declaration(signal),
+            hashlib.sha256(column_bytes).hexdigest(),
+        ]
+        return self._changed(changed_shards, signal_identity)
 
     def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
         """Trace whose cases have these labels, set where a shard is loaded.
@@ -457,14 +506,14 @@ class ShardedTrace(Result, Generic[Stored]):
         """
         check_labels(len(self), labels, extra)
         label_hash = digest(canonical_json([list(labels), list(map(dict, extra))]), 16)
-        parts = []
-        for part, start in zip(self.parts, part_starts(self.parts).tolist(), strict=False):
-            rows = slice(start, start + part.size)
-            labelled = (tuple(labels[rows]), tuple(extra[rows]))
-            parts.append(part.changed("with_labels", *labelled, counts=None))
-        return self._changed(parts, ["labels", label_hash])
+        labelled_shards = []
+        for shard, shard_start in zip(self.parts, part_starts(self.parts).tolist(), strict=False):
+            case_range = slice(shard_start, shard_start + shard.size)
+            shard_labels = (tuple(labels[case_range]), tuple(extra[case_range]))
+            labelled_shards.append(shard.changed("with_labels", *shard_labels, counts=None))
+        return self._changed(labelled_shards, ["labels", label_hash])
 
-    def merge(self, *traces: ShardedTrace[Stored]) -> Self:
+    def merge(self, *traces: ShardedTrace[StoredTrace]) -> Self:
         """Trace of the shards of this one, then of the others, which were built apart.
 
         Args:
@@ -476,17 +525,17 @@ class ShardedTrace(Result, Generic[Stored]):
         """
         for trace in traces:
             if not isinstance(trace, ShardedTrace):
-                rule = "a trace that is merged with shards must be one of shards"
+                requirement = "a trace that is merged with shards must be one of shards"
                 remedy = "write it first: raglab.io.save_shards([trace], folder)"
-                raise input_error(Where("merge"), rule, remedy, f"a {type(trace).__name__}")
+                raise input_error(Where("merge"), requirement, remedy, f"a {type(trace).__name__}")
             check_alike(_stated(self), _stated(trace))
-        every: list[ShardedTrace[Any]] = [self, *traces]
-        parts = [part for trace in every for part in trace.parts]
-        _ids_of(parts)
-        fingerprint = joined_fingerprint([trace.fingerprint for trace in every])
-        return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
+        all_traces: list[ShardedTrace[Any]] = [self, *traces]
+        shards = [shard for trace in all_traces for shard in trace.parts]
+        _ids_of(shards)
+        fingerprint = joined_fingerprint([trace.fingerprint for trace in all_traces])
+        return replace(self, parts=tuple(shards), fingerprint=fingerprint, place=None)
 
-    def save(self, folder: str | Path) -> ShardedTrace[Stored]:
+    def save(self, folder: str | Path) -> ShardedTrace[StoredTrace]:
         """Write all shards into a folder, one at a time; see `raglab.io.save_shards`.
 
         Args:
@@ -499,7 +548,7 @@ class ShardedTrace(Result, Generic[Stored]):
         self,
         *traces: Any,  # noqa: ANN401
         shard: int | None = CASES_OF_SHARD,
-    ) -> ShardedTrace[Stored]:
+    ) -> ShardedTrace[StoredTrace]:
         """Next version of the folder: its shards, which stay as they are, then those of new cases.
 
         Args:
@@ -511,44 +560,52 @@ class ShardedTrace(Result, Generic[Stored]):
             its cases, or a case occurs twice.
         """
         if self.place is None or not self.place.is_dir():
-            rule = "cases must be appended to a folder of shards as it stands"
+            requirement = "cases must be appended to a folder of shards as it stands"
             remedy = "write it by `save` first"
-            raise input_error(Where("append"), rule, remedy, "a part of one, or a file")
+            raise input_error(Where("append"), requirement, remedy, "a part of one, or a file")
         return _write_version(traces, self.place, shard, append=True)
 
-    def _changed(self, parts: Sequence[Shard], what: Sequence[Any]) -> Self:
+    def _changed(self, shards: Sequence[Shard], change_identity: Sequence[Any]) -> Self:
         """Trace of other parts, with a fingerprint of its own."""
-        fingerprint = digest(canonical_json([self.fingerprint, *what]), 16)
-        return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
+        fingerprint = digest(canonical_json([self.fingerprint, *change_identity]), 16)
+        return replace(self, parts=tuple(shards), fingerprint=fingerprint, place=None)
 
     @property
     def table(self) -> pd.DataFrame:
         """A row a shard: file, cases and hash."""
         import pandas as pd
 
-        rows = [(Path(part.path).name, part.size, part.sha256[:12]) for part in self.parts]
-        return pd.DataFrame(rows, columns=["file", "cases", "hash"])
+        shard_rows = [
+            (Path(shard.path).name, shard.size, shard.sha256[:12]) for shard in self.parts
+        ]
+        return pd.DataFrame(shard_rows, columns=["file", "cases", "hash"])
 
     def _summary(self) -> Summary:
-        known = all(part.counts is not None for part in self.parts)
-        counts = self.counted() if known else {}
-        labels = sum(map(Counter, counts.values()), Counter[str]())
-        splits = {split: sum(by_label.values()) for split, by_label in counts.items()}
+        is_counted = all(shard.counts is not None for shard in self.parts)
+        label_counts = self.counted() if is_counted else {}
+        cases_by_label = sum(map(Counter, label_counts.values()), Counter[str]())
+        cases_by_split = {
+            split_name: sum(by_label.values()) for split_name, by_label in label_counts.items()
+        }
         facts = [
             ("cases", f"{len(self):,} in {len(self.parts):,} shards"),
             ("arms", ", ".join(self.arms)),
             ("own signals", ", ".join(self.signals) or "none"),
-            ("labels", counted(labels) if known else "not counted"),
-            ("splits", counted(splits) if known else "not counted"),
+            ("labels", counted(cases_by_label) if is_counted else "not counted"),
+            ("splits", counted(cases_by_split) if is_counted else "not counted"),
             ("version", str(self.version)),
             ("folder or file", "parts of one" if self.place is None else str(self.place)),
             ("fingerprint", self.fingerprint),
         ]
-        meta = [(name, str(value)) for name, value in self.meta.items() if name != "fingerprint"]
-        return Summary(facts, {"shards": self.table, "made with": Fold("made with", meta)})
+        meta_rows = [
+            (fact_name, str(fact))
+            for fact_name, fact in self.meta.items()
+            if fact_name != "fingerprint"
+        ]
+        return Summary(facts, {"shards": self.table, "made with": Fold("made with", meta_rows)})
 
 
-_META = " in their meta"
+META_SUFFIX = " in their meta"
 
 
 def _added_signals(trace: ShardedTrace[Any]) -> dict[str, dict[str, Any]]:
@@ -557,59 +614,73 @@ def _added_signals(trace: ShardedTrace[Any]) -> dict[str, dict[str, Any]]:
     return {signal.name: declaration(signal) for signal, _ in (each.arguments for each in changes)}
 
 
-def _stated(trace: ShardedTrace[Any]) -> dict[str, Any]:
+def _stated(sharded_trace: ShardedTrace[Any]) -> dict[str, Any]:
     """What must be alike in traces that are merged.
 
     Their shared facts, with the signals that were added.
     """
-    added = {"signals": list(trace.signals), "added signals": _added_signals(trace)}
-    return {**trace.shared, **added}
+    added_facts = {
+        "signals": list(sharded_trace.signals),
+        "added signals": _added_signals(sharded_trace),
+    }
+    return {**sharded_trace.shared, **added_facts}
 
 
-def _ids_of(parts: Iterable[Any], known: set[str] | None = None) -> set[str]:
+def _ids_of(parts: Iterable[Any], earlier_ids: set[str] | None = None) -> set[str]:
     """Ids of all cases of shards or traces, each once.
 
     Args:
-      known: ids that stand there already, to which the others are added.
+      earlier_ids: ids that stand there already, to which the others are added.
 
     Raises:
       InputError: a case stands twice.
     """
-    ids = set[str]() if known is None else known
-    for part in parts:
-        for case in part.cases:
-            if case.id in ids:
+    case_ids = set[str]() if earlier_ids is None else earlier_ids
+    for cases_holder in parts:
+        for case in cases_holder.cases:
+            if case.id in case_ids:
                 refuse_duplicate(case.id, 2)
-            ids.add(case.id)
-    return ids
+            case_ids.add(case.id)
+    return case_ids
 
 
-def open_shards(path: Path, kind: Any) -> ShardedTrace[Any]:  # noqa: ANN401 - a class of traces
+def open_shards(trace_path: Path, kind: Any) -> ShardedTrace[Any]:  # noqa: ANN401 - a class of traces
     """Sharded trace of a folder, or of one file; see `Trace.open`."""
-    if not path.is_dir():
-        trace = kind.load(path)  # to know what it shares with others; let go at once
-        part = Shard(str(path), file_hash(path), kind, len(trace), count_cases(trace.cases))
+    if not trace_path.is_dir():
+        trace = kind.load(trace_path)  # to know what it shares with others; let go at once
+        shard = Shard(
+            str(trace_path), file_hash(trace_path), kind, len(trace), count_cases(trace.cases)
+        )
         fingerprint = str(trace.meta.get("fingerprint"))
-        return ShardedTrace((part,), shared_facts(trace), fingerprint, kind, path)
-    manifest = read_manifest(path)
-    shared = shared_hash(manifest.shared)
-    parts = []
-    for row in manifest.shards:
-        facts = ShardFacts(row.fingerprint, row.counts, shared)
-        place = str(path / row.file)
-        parts.append(Shard(place, row.sha256, kind, row.cases, row.counts, facts=facts))
+        return ShardedTrace((shard,), shared_facts(trace), fingerprint, kind, trace_path)
+    manifest = read_manifest(trace_path)
+    shared_digest = shared_hash(manifest.shared)
+    shards = []
+    for shard_entry in manifest.shards:
+        expected_facts = ShardFacts(shard_entry.fingerprint, shard_entry.counts, shared_digest)
+        shard_path = str(trace_path / shard_entry.file)
+        shards.append(
+            Shard(
+                shard_path,
+                shard_entry.sha256,
+                kind,
+                shard_entry.cases,
+                shard_entry.counts,
+                facts=expected_facts,
+            )
+        )
         # Its content is checked where it is loaded; a shard that is not there stops at once, before
         # hours are spent on those before it.
-        if not Path(place).is_file():
-            parts[-1].check()
+        if not Path(shard_path).is_file():
+            shards[-1].check()
     return ShardedTrace(
-        tuple(parts), manifest.shared, manifest.fingerprint, kind, path, manifest.version
+        tuple(shards), manifest.shared, manifest.fingerprint, kind, trace_path, manifest.version
     )
 
 
-def shard_name(version: int, number: int) -> str:
+def shard_name(version: int, shard_number: int) -> str:
     """Name of a shard's file; a version writes over no file of another."""
-    return f"v{version}-{number:05d}.parquet"
+    return f"v{version}-{shard_number:05d}.parquet"
 
 
 def next_version(folder: Path) -> tuple[int, Manifest | None]:
@@ -617,8 +688,8 @@ def next_version(folder: Path) -> tuple[int, Manifest | None]:
 
     None where none does.
     """
-    known = read_manifest(folder) if (folder / MANIFEST_NAME).is_file() else None
-    return (1 if known is None else known.version + 1), known
+    manifest = read_manifest(folder) if (folder / MANIFEST_NAME).is_file() else None
+    return (1 if manifest is None else manifest.version + 1), manifest
 
 
 def save_shards(
@@ -651,73 +722,90 @@ def save_shards(
 
 
 def _write_version(
-    traces: Iterable[Any], folder: Path, shard: int | None, *, append: bool
+    traces: Iterable[Any], folder: Path, max_cases: int | None, *, append: bool
 ) -> ShardedTrace[Any]:
     """Write traces as the next version of a folder, behind its shards or in their place."""
-    check_shard(shard)
+    check_shard(max_cases)
     with locked(folder / LOCK):
         if append:
             read_manifest(folder)  # else a folder that lost it would be begun anew
-        version, known = next_version(folder)
-        remove_orphans(folder, known)
-        earlier = known if append else None
-        ids = _ids_of(open_shards(folder, Trace).parts) if earlier else set[str]()
-        rows: list[ShardRow] = list(earlier.shards) if earlier else []
-        shared = earlier.shared if earlier else None
-        kind: Any = Trace
-        pieces = (piece for trace in traces for piece in _pieces(plain_trace(trace), shard))
-        for number, piece in enumerate(progress(pieces, "save", "shard")):
-            facts = shared_facts(piece)
-            shared = facts if shared is None else shared
-            check_alike(shared, facts)
-            shared = {**shared, **joined_failed_calls([shared, facts], FAILED_FACT)}
-            _ids_of([piece], ids)
-            path = folder / shard_name(version, number)
-            piece.save(path)
-            rows.append(shard_row(piece, path))
-            kind = type(piece)
-        if shared is None:
-            rule, remedy = "a trace of shards must have at least one case", "give at least one"
-            raise input_error(Where(str(folder)), rule, remedy, "no trace")
-        replace_shards(folder, known, rows, shared)
-    return open_shards(folder, kind)
+        version, manifest = next_version(folder)
+        remove_orphans(folder, manifest)
+        earlier_manifest = manifest if append else None
+        case_ids = _ids_of(open_shards(folder, Trace).parts) if earlier_manifest else set[str]()
+        shard_rows: list[ShardRow] = list(earlier_manifest.shards) if earlier_manifest else []
+        common_facts = earlier_manifest.shared if earlier_manifest else None
+        trace_class: Any = Trace
+        trace_pieces = (
+            trace_piece
+            for trace in traces
+            for trace_piece in _pieces(plain_trace(trace), max_cases)
+        )
+        for shard_number, trace_piece in enumerate(progress(trace_pieces, "save", "shard")):
+            piece_facts = shared_facts(trace_piece)
+            common_facts = piece_facts if common_facts is None else common_facts
+            check_alike(common_facts, piece_facts)
+            common_facts = {
+                **common_facts,
+                **joined_failed_calls([common_facts, piece_facts], FAILED_FACT),
+            }
+            _ids_of([trace_piece], case_ids)
+            shard_path = folder / shard_name(version, shard_number)
+            trace_piece.save(shard_path)
+            shard_rows.append(shard_row(trace_piece, shard_path))
+            trace_class = type(trace_piece)
+        if common_facts is None:
+            requirement, remedy = (
+                "a trace of shards must have at least one case",
+                "give at least one",
+            )
+            raise input_error(Where(str(folder)), requirement, remedy, "no trace")
+        replace_shards(folder, manifest, shard_rows, common_facts)
+    return open_shards(folder, trace_class)
 
 
 def replace_shards(
-    folder: Path, known: Manifest | None, rows: Sequence[ShardRow], shared: Mapping[str, Any]
+    folder: Path,
+    manifest: Manifest | None,
+    shard_rows: Sequence[ShardRow],
+    common_facts: Mapping[str, Any],
 ) -> None:
     """Write the manifest of a next version, then remove what it names no more of the one before."""
-    before = None if known is None else known.content
-    version = 1 if known is None else known.version + 1
-    write_manifest(folder, Manifest(version, before, shared, tuple(rows)))
-    for row in set(known.files if known else ()) - {row.file for row in rows}:
-        for name in (row, f"{row}.latency"):
-            (folder / name).unlink(missing_ok=True)
+    earlier_content = None if manifest is None else manifest.content
+    next_number = 1 if manifest is None else manifest.version + 1
+    write_manifest(folder, Manifest(next_number, earlier_content, common_facts, tuple(shard_rows)))
+    for file_name in set(manifest.files if manifest else ()) - {
+        file_name.file for file_name in shard_rows
+    }:
+        for stale_name in (file_name, f"{file_name}.latency"):
+            (folder / stale_name).unlink(missing_ok=True)
 
 
-def check_shard(shard: int | None) -> None:
+def check_shard(max_cases: int | None) -> None:
     """Raise ValueError for a shard of less than one case."""
-    if shard is not None and shard < 1:
-        refuse("shard must be at least 1", shard, "10000 cases of 50 hits take 0.4 GB")
+    if max_cases is not None and max_cases < 1:
+        refuse("shard must be at least 1", max_cases, "10000 cases of 50 hits take 0.4 GB")
 
 
 # a trace, in memory or sharded
-def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401
+def _pieces(trace: Any, max_cases: int | None) -> Iterator[Any]:  # noqa: ANN401
     """Parts of a trace of at most so many cases, each with the chunks that its cases need."""
     if isinstance(trace, ShardedTrace):
-        for part in trace.parts:
-            yield from _pieces(part.loaded(), shard)
-    elif shard is None or len(trace) <= shard:
+        for shard_reference in trace.parts:
+            yield from _pieces(shard_reference.loaded(), max_cases)
+    elif max_cases is None or len(trace) <= max_cases:
         yield trace
     else:
-        for start in range(0, len(trace), shard):
-            yield keep_used_chunks(trace.subset(np.arange(start, min(start + shard, len(trace)))))
+        for first_case in range(0, len(trace), max_cases):
+            yield keep_used_chunks(
+                trace.subset(np.arange(first_case, min(first_case + max_cases, len(trace))))
+            )
 
 
-_OF_VERSION = re.compile(r"(v(\d+)-\d{5,}\.parquet)(\.latency|\.[0-9a-f]+\.parts)?")
+_SHARD_FILE_NAME = re.compile(r"(v(\d+)-\d{5,}\.parquet)(\.latency|\.[0-9a-f]+\.parts)?")
 
 
-def remove_orphans(folder: Path, known: Manifest | None) -> None:
+def remove_orphans(folder: Path, manifest: Manifest | None) -> None:
     """Take away what killed writes have left.
 
     Files of shards up to the version that stands, which it does not name.
@@ -726,13 +814,13 @@ def remove_orphans(folder: Path, known: Manifest | None) -> None:
     were appended, the manifest names its shards too; where another trace took its place, they went
     with that write. Files of the next version stay, since a build goes on from them.
     """
-    if known is None:
+    if manifest is None:
         return
-    for path in list(folder.iterdir()):
-        match = _OF_VERSION.fullmatch(path.name)
-        if match is None or int(match[2]) > known.version:
+    for file_path in list(folder.iterdir()):
+        name_match = _SHARD_FILE_NAME.fullmatch(file_path.name)
+        if name_match is None or int(name_match[2]) > manifest.version:
             continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        elif match[1] not in known.files:
-            path.unlink(missing_ok=True)
+        if file_path.is_dir() and not file_path.is_symlink():
+            shutil.rmtree(file_path, ignore_errors=True)
+        elif name_match[1] not in manifest.files:
+            file_path.unlink(missing_ok=True)

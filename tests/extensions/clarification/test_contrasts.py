@@ -6,7 +6,7 @@ import pytest
 
 from raglab import Corpus, Policy, System, ask, build_index, reply
 from raglab.extensions.clarification.gaps import find_gaps
-from raglab.extensions.clarification.pinned_documents import AROUND, DocumentIndex
+from raglab.extensions.clarification.pinned_documents import MAX_AROUND, DocumentIndex
 from raglab.extensions.clarification.question_parsing import parse_question, wanted_kinds
 from raglab.extensions.clarification.question_signals import QuestionSignals
 from raglab.extensions.clarification.statements import statements
@@ -315,11 +315,12 @@ class TestWithoutNames:
     def test_few_passages_are_read(self, tmp_path):
         """Of long documents those nearest to the question."""
         filler = [
-            Chunk(f"a#{at}", f"Locker {at} is blue.", "a.md", at) for at in range(2, AROUND + 20)
+            Chunk(f"a#{at}", f"Locker {at} is blue.", "a.md", at)
+            for at in range(2, MAX_AROUND + 20)
         ]
         system = self.system(tmp_path, [Chunk("a#1", CLUB, "a.md", 1), *filler])
         index = DocumentIndex(system.retriever.chunks, system.retriever, system.pack)
         around = index.around("What is the address of the member and the phone of the club?")
-        assert len(around.chunks) == AROUND
+        assert len(around.chunks) == MAX_AROUND
         assert around.chunks[0].chunk_id == "a#1"
         assert len(index.pinned(("a.md",)).chunks) == len(filler) + 1

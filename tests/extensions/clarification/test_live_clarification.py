@@ -36,7 +36,7 @@ from raglab.decision.recorded_answers import AnswerKey
 from raglab.default_learner import asks
 from raglab.extensions.clarification import protocol_calls
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
-from raglab.extensions.clarification.question_parsing import VERSION, parse_question
+from raglab.extensions.clarification.question_parsing import PARSER_VERSION, parse_question
 from raglab.extensions.clarification.replies import LAST_PAGE
 from raglab.extensions.clarification.value_readings import read_gap_value
 from raglab.live.ask import ask, reply
@@ -960,13 +960,16 @@ class TestCoherence:
         assert {
             name: known[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")
         } == {
-            "parser": VERSION,
+            "parser": PARSER_VERSION,
             "encoder": system.retriever.encoder.name,
             "pack": system.pack.digest,
             "learner_rule": audit(system).learner.rule,
             "learner": audit(system).digest,
         }
-        assert (known["prompt_version"], known["raglab"]) == (VERSION, version("raglab-toolkit"))
+        assert (known["prompt_version"], known["raglab"]) == (
+            PARSER_VERSION,
+            version("raglab-toolkit"),
+        )
         assert known["policy_id"] == system.policy.policy_id
         kept = explain_request("q", audit(system)).clarification
         assert kept is not None

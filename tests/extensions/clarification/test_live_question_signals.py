@@ -19,7 +19,7 @@ from live_worlds import CASES, CORPUS, SMALL, opener
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED_SIGNALS
 from raglab.extensions.clarification import question_signals
-from raglab.extensions.clarification.question_parsing import VERSION
+from raglab.extensions.clarification.question_parsing import PARSER_VERSION
 from raglab.extensions.clarification.question_signals import QuestionSignals
 from raglab.live.answer_recording import record_answers
 from raglab.live.ask import ask
@@ -99,7 +99,7 @@ class TestByHead:
 def test_a_changed_parser_has_another_version():
     """What the rules read of bundled questions is that of this version.
 
-    Where it changes, raise `VERSION` and this.
+    Where it changes, raise `PARSER_VERSION` and this.
     """
     corpus = load_corpus(BROKER)
     reader = QuestionSignals(corpus.chunks, INSURANCE)
@@ -108,7 +108,7 @@ def test_a_changed_parser_has_another_version():
     for case in load_cases(BROKER)[::8]:
         parsed = reader.parsed(case)
         rows.append([case.id, *reader.gaps(parsed, sources), len(parsed.missing())])
-    assert (VERSION, hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]) == (
+    assert (PARSER_VERSION, hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]) == (
         "rules-10",
         "23efd46dbc5e",
     )
@@ -128,7 +128,7 @@ class TestTrace:
         """
         trace = made(out=tmp_path / "t.parquet", arms=("hybrid", "bm25"), max_depth=1)
         assert trace.meta["signals"] == {
-            name: {"by": VERSION, "pack": None} for name in STORED_SIGNALS
+            name: {"by": PARSER_VERSION, "pack": None} for name in STORED_SIGNALS
         }
         assert {column.shape for column in trace.columns.values()} == {(len(CASES), 2, 2)}
         again = Trace.load(tmp_path / "t.parquet")
@@ -170,7 +170,9 @@ class TestTrace:
         stale: dict[str, Any] = {
             "none": {},
             "version": {name: {"by": "rules-0", "pack": None} for name in STORED_SIGNALS},
-            "pack": {name: {"by": VERSION, "pack": "0123456789ab"} for name in STORED_SIGNALS},
+            "pack": {
+                name: {"by": PARSER_VERSION, "pack": "0123456789ab"} for name in STORED_SIGNALS
+            },
         }[older]
         wrong = (
             {name: np.full_like(column, 7.0) for name, column in whole.columns.items()}

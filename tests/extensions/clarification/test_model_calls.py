@@ -22,7 +22,7 @@ from raglab.answering.client import Completion, call_deadline, estimate_tokens
 from raglab.answering.openai_client import OpenAIClient
 from raglab.extensions.clarification.model_calls import ModelCalls
 from raglab.extensions.clarification.protocol_calls import (
-    EXAMPLE,
+    EXAMPLE_CHUNK,
     EXAMPLE_QUESTION,
     EXAMPLE_REQUEST,
     ProtocolCalls,
@@ -40,12 +40,12 @@ from raglab.live.clarifier import (
 from raglab.values import Chunk
 
 EMPTY = {"value": None, "confidence": 0.0}
-PARSED = parse_question(EXAMPLE_QUESTION, (EXAMPLE,))
+PARSED = parse_question(EXAMPLE_QUESTION, (EXAMPLE_CHUNK,))
 READ: dict[str, Callable[[ProtocolCalls], object]] = {
-    "parser": lambda made: made.parse(EXAMPLE_QUESTION, (EXAMPLE,)),
-    "gap_finder": lambda made: made.gaps(PARSED, (EXAMPLE,), ()),
+    "parser": lambda made: made.parse(EXAMPLE_QUESTION, (EXAMPLE_CHUNK,)),
+    "gap_finder": lambda made: made.gaps(PARSED, (EXAMPLE_CHUNK,), ()),
     "reply_reader": lambda made: made.reply("the key one", EXAMPLE_REQUEST),
-    "field_reader": lambda made: made.value("pet deposit", (EXAMPLE,)),
+    "field_reader": lambda made: made.value("pet deposit", (EXAMPLE_CHUNK,)),
 }
 
 
@@ -177,8 +177,8 @@ def test_opening_with_a_model_that_misreads_the_example(said):
     assert all("\n" not in str(one.message) for one in told)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert made.value("boat", (EXAMPLE,)) is None
-        assert made.parse(EXAMPLE_QUESTION, (EXAMPLE,)) == PARSED
+        assert made.value("boat", (EXAMPLE_CHUNK,)) is None
+        assert made.parse(EXAMPLE_QUESTION, (EXAMPLE_CHUNK,)) == PARSED
 
 
 class Slow(Said):
@@ -198,7 +198,7 @@ def test_a_slow_model_is_told_when_nobody_waits():
     with pytest.warns(UserWarning, match="the default stands in"):
         made.check()
     assert all(0.0 < left <= 0.05 for _, left in client.sent if isinstance(left, float))
-    assert made.value("pet deposit", (EXAMPLE,)) == FieldValue("£250", "Pet deposit: £250")
+    assert made.value("pet deposit", (EXAMPLE_CHUNK,)) == FieldValue("£250", "Pet deposit: £250")
     assert call_deadline(math.inf) == math.inf  # of the caller nothing is limited
 
 

@@ -17,7 +17,7 @@ import pytest
 from broker_documents import COVER, ENGLISH, START, WHO
 from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.protocol_calls import (
-    EXAMPLE,
+    EXAMPLE_CHUNK,
     EXAMPLE_QUESTION,
     EXAMPLE_REQUEST,
     ProtocolCalls,
@@ -88,12 +88,12 @@ OWN: dict[str, Callable[..., Any]] = {
 
 def called(calls, role):
     """What a role gives for the example."""
-    parsed = parse_question(EXAMPLE_QUESTION, (EXAMPLE,))
+    parsed = parse_question(EXAMPLE_QUESTION, (EXAMPLE_CHUNK,))
     return {
-        "parser": lambda: calls.parse(EXAMPLE_QUESTION, (EXAMPLE,)),
-        "gap_finder": lambda: calls.gaps(parsed, (EXAMPLE,), (EXAMPLE,)),
+        "parser": lambda: calls.parse(EXAMPLE_QUESTION, (EXAMPLE_CHUNK,)),
+        "gap_finder": lambda: calls.gaps(parsed, (EXAMPLE_CHUNK,), (EXAMPLE_CHUNK,)),
         "reply_reader": lambda: calls.reply("key", EXAMPLE_REQUEST),
-        "field_reader": lambda: calls.value("pet deposit", (EXAMPLE,)),
+        "field_reader": lambda: calls.value("pet deposit", (EXAMPLE_CHUNK,)),
     }[role]()
 
 
@@ -207,7 +207,9 @@ def _itself(*_):
 
 def _writes(*given):
     passages = next(
-        part for part in (*given, *given[-1]) if isinstance(part, tuple) and part[0] == EXAMPLE
+        part
+        for part in (*given, *given[-1])
+        if isinstance(part, tuple) and part[0] == EXAMPLE_CHUNK
     )
     passages[0].tags["title"] = "mine"
 
@@ -243,7 +245,7 @@ def test_what_fails_gives_way_to_the_default(role, broken):
     calls = gives_way(role, broken)
     assert all(fallback.reason.encode().isascii() for fallback in calls.fallbacks)
     assert calls.names()[role]
-    assert EXAMPLE.tags == {}
+    assert EXAMPLE_CHUNK.tags == {}
 
 
 PET, KEY = (
@@ -290,7 +292,7 @@ class Noted(ParsedQuestion):
     note: str = ""
 
 
-PARSED = ParsedQuestion(documents=(EXAMPLE.document,), question=EXAMPLE_QUESTION)
+PARSED = ParsedQuestion(documents=(EXAMPLE_CHUNK.document,), question=EXAMPLE_QUESTION)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +316,7 @@ def test_what_is_taken_is_a_copy_in_plain_types():
     """What a callable changes later, or overrides, is not ours."""
     shared = [PET, KEY._replace(value=Odd("Key deposit"))]
     calls = ProtocolCalls(gap_finder=lambda *_: [TWO._replace(readings=shared)])
-    (own,) = calls.gaps(PARSED, (EXAMPLE,), ())
+    (own,) = calls.gaps(PARSED, (EXAMPLE_CHUNK,), ())
     shared.clear()
     assert own.readings == (PET, KEY)
     assert type(own.readings[1].value) is str
@@ -330,15 +332,15 @@ def test_a_call_that_hangs_is_not_repeated_in_its_request():
 
     def nested(*_):
         counts["nested"] += 1
-        return inner.value("boat", (EXAMPLE,))
+        return inner.value("boat", (EXAMPLE_CHUNK,))
 
     calls = ProtocolCalls(field_reader=hanging, timeout_s=0.05).for_request()
     inner = ProtocolCalls(field_reader=nested)
     with pytest.warns(UserWarning, match="the default stands in"):
-        calls.value("pet deposit", (EXAMPLE,))
-    calls.value("pet deposit", (EXAMPLE,))
+        calls.value("pet deposit", (EXAMPLE_CHUNK,))
+    calls.value("pet deposit", (EXAMPLE_CHUNK,))
     with pytest.warns(UserWarning, match="within itself"):
-        assert inner.value("boat", (EXAMPLE,)) is None
+        assert inner.value("boat", (EXAMPLE_CHUNK,)) is None
     assert counts == {"hanging": 1, "nested": 1}
 
 

@@ -39,7 +39,7 @@ class Pages:
         self.sent: list[dict[str, Any]] = []
         self.batch, self.go_on = threading.Event(), threading.Event()
         monkeypatch.setattr(self.widget, "send", lambda message, _=None: self.sent.append(message))
-        monkeypatch.setattr(widget, "TRIALS", TRIALS)
+        monkeypatch.setattr(widget, "SEARCH_TRIALS", TRIALS)
         tried_policies = state.tried_policies
 
         def slowly(job, on_batch, **sizes):

@@ -734,8 +734,8 @@ def test_work_is_linear_in_the_input(tmp_path, name):
 
 def test_long_lines_are_never_in_memory(tmp_path, monkeypatch):
     """They are counted, and the next line is read; a document is refused."""
-    monkeypatch.setattr(span_files, "LONGEST_LINE", 2 << 20)
-    monkeypatch.setattr(span_files, "LONGEST_VALUE", 3 << 20)
+    monkeypatch.setattr(span_files, "MAX_LINE_LENGTH", 2 << 20)
+    monkeypatch.setattr(span_files, "MAX_VALUE_LENGTH", 3 << 20)
     sizes = []
     more = span_files._more
 
@@ -757,7 +757,7 @@ def test_long_lines_are_never_in_memory(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(lines([[long["traceId"]] * (1 << 20)], 1).encode()))
     with pytest.raises(InputError, match="at most 3 MiB"):
         imported(path)
-    monkeypatch.setattr(span_files, "MOST_BRACKETS", 1_000)
+    monkeypatch.setattr(span_files, "MAX_BRACKETS", 1_000)
     path.write_bytes(gzip.compress(lines([[[]] * 1_000, *rows[1:]]).encode()))
     assert "1 lines of more than 2 MiB or 4 million brackets" in imported(path)[1]
     path.write_bytes(gzip.compress(lines([[[]] * 1_000], 1).encode()))
@@ -767,7 +767,7 @@ def test_long_lines_are_never_in_memory(tmp_path, monkeypatch):
 
 def test_a_long_ranking_does_not_widen_all(tmp_path, monkeypatch):
     """A trace is a table of requests by hits: of many requests fewer hits are kept, counted."""
-    monkeypatch.setattr(span_traces, "MOST_CELLS", 5)
+    monkeypatch.setattr(span_traces, "MAX_HIT_CELLS", 5)
     rows = "a-0 RETRIEVER q | x 0.9\nb-1 RETRIEVER q | x 0.9 | y 0.8 | z 0.7"
     trace, text = of(tmp_path, *spans_of(rows))
     assert hits(trace) == {"a": ["x"], "b": ["x", "y"]}
@@ -798,9 +798,9 @@ class TestParts:
     def test_small_pieces_and_parts(self, traffic, monkeypatch):
         """Line numbers stay those of the file."""
         whole, text = imported(traffic)
-        monkeypatch.setattr(span_files, "PIECE_BYTES", 1_000)
-        monkeypatch.setattr(span_traces, "PART_BYTES", 3_000)
-        monkeypatch.setattr(span_traces, "SPANS_AHEAD", 2)
+        monkeypatch.setattr(span_files, "BYTES_PER_PIECE", 1_000)
+        monkeypatch.setattr(span_traces, "BYTES_PER_PART", 3_000)
+        monkeypatch.setattr(span_traces, "MAX_SPANS_AHEAD", 2)
         assert len(span_files.pieces(traffic, ImportCounts())) > 10
         trace, again = imported(traffic)
         assert trace.cases == whole.cases
@@ -813,7 +813,7 @@ class TestParts:
     def test_shards_decide_as_the_whole(self, traffic, tmp_path, monkeypatch):
         """And two processes write the same bytes as one."""
         whole, _ = imported(traffic)
-        monkeypatch.setattr(span_traces, "PART_BYTES", 8_000)
+        monkeypatch.setattr(span_traces, "BYTES_PER_PART", 8_000)
         contents = []
         for kind in ("threads", "joblib"):
             out = tmp_path / kind

@@ -10,9 +10,9 @@ import pytest
 from raglab.extensions.learned_signals.evidence_features import (
     FEATURES,
     GROUPS,
-    NAME,
-    NUMBER,
-    WORD,
+    NAME_KIND,
+    NUMBER_KIND,
+    WORD_KIND,
     evidence_features,
     retrieval_features,
     word_vectors,
@@ -50,7 +50,7 @@ def test_kinds_of_words():
     """A name has a capital inside a sentence, a number a digit; function words have no key."""
     found = words("In 1066 the Duke sailed. Harold fell.")
     assert found.keys.tolist() == ["", "1066", "", "duke", "saile", "harol", "fell"]
-    assert found.kinds.tolist() == [0, NUMBER, 0, NAME, WORD, WORD, WORD]
+    assert found.kinds.tolist() == [0, NUMBER_KIND, 0, NAME_KIND, WORD_KIND, WORD_KIND, WORD_KIND]
     assert found.sentence.tolist() == [0, 0, 0, 0, 0, 1, 1]
 
 

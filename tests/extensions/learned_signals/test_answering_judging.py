@@ -26,7 +26,7 @@ from raglab.answering.metered_client import TEMPLATE_OVERHEAD, RequestBudget, To
 from raglab.answering.openai_client import OpenAIClient, _Known
 from raglab.extensions.learned_signals import judging
 from raglab.extensions.learned_signals.judging import (
-    IN_A_ROW,
+    MAX_FAILURES,
     RUBRICS,
     JudgeCounts,
     ModelScorer,
@@ -172,7 +172,7 @@ def test_a_reply_that_is_no_score_is_asked_for_again_with_a_reminder(server):
     made = judge(server)
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
     first, second = (body["messages"][1]["content"] for body in server.bodies)
-    assert second == f"{first}\n\n{judging.REMINDER}"
+    assert second == f"{first}\n\n{judging.SCORE_REMINDER}"
     assert made.client.counts.prompt_tokens == 80
     server.behave = lambda *_: completion('```json\n{"score": 0.5}\n```')
     assert math.isnan(made.score("Who else?", PASSAGES))
@@ -279,13 +279,13 @@ def test_a_case_that_the_server_refuses_is_missing_and_the_next_is_asked(
         Reply(400, b"too long") if "long" in question else graded(question)
     )
     made = judge(server)
-    questions = ("b", *["a long one"] * (IN_A_ROW + 1), "c")
+    questions = ("b", *["a long one"] * (MAX_FAILURES + 1), "c")
     assert [math.isnan(made.score(question, PASSAGES)) for question in questions] == [
         False,
         *[True] * 6,
         False,
     ]
-    assert made.counts.missing.total() == IN_A_ROW + 1
+    assert made.counts.missing.total() == MAX_FAILURES + 1
     assert made.client.counts.requests == len(questions)
 
 
@@ -293,13 +293,13 @@ def test_a_server_that_is_gone_stops_the_run(server):
     """After five cases without a score."""
     server.behave = lambda *_: Reply(503)
     made = judge(server)
-    for n in range(IN_A_ROW - 1):
+    for n in range(MAX_FAILURES - 1):
         assert math.isnan(made.score(f"Case {n}?", PASSAGES))
     with pytest.raises(
         ModelUnavailableError, match=r"answered 503 \(5 cases in a row\); correct model"
     ):
         made.score("The fifth?", PASSAGES)
-    assert len(server.asked) == IN_A_ROW
+    assert len(server.asked) == MAX_FAILURES
 
 
 def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
@@ -310,7 +310,7 @@ def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
     other = (
         judge(server, {"rubric": "Score 1 always."}),
         judge(server, temperature=0.5),
-        judge(server, {"prompt": judging.JUDGE._replace(text="Grade.")}),
+        judge(server, {"prompt": judging.JUDGE_PROMPT._replace(text="Grade.")}),
         scorer(signal_models.judge, dataclasses.replace(client(server), model="other")),
         scorer(signal_models.yes_no, client(server)),
         scorer(signal_models.yes_no, client(server), question="Is it so?"),
@@ -332,7 +332,7 @@ def test_the_key_is_sent_and_stands_nowhere_else(server, caplog):
     made = judge(server)
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        for _ in range(IN_A_ROW - 1):
+        for _ in range(MAX_FAILURES - 1):
             made.score("Who pays?", PASSAGES)
         with pytest.raises(ModelUnavailableError) as caught:
             made.score("Who pays?", PASSAGES)

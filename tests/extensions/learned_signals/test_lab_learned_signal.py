@@ -11,7 +11,7 @@ import pytest
 from raglab import metrics, trace_from_frame
 from raglab.extensions.learned_signals.evidence_features import FEATURES, GROUPS
 from raglab.extensions.learned_signals.learned_signal import (
-    NEEDS,
+    SIGNAL_INPUTS,
     LearnedSignal,
     case_groups,
     cross_fit,
@@ -115,11 +115,11 @@ class TestLearnedSignal:
         column = signal.with_signal(trace, cache=tmp_path / "signals.sqlite").signal("learned")
         _, y = labelled_rows(trace, "answerable")
         assert metrics.auroc(y, column.to_numpy()) == signal.report.auroc
-        row = {name: [()] for name in NEEDS} | {
+        row = {name: [()] for name in SIGNAL_INPUTS} | {
             "query": ["is the new boat covered?"],
             "hits.text": [("the boat .",)],
         }
-        rows = pd.DataFrame(row | {name: [(0.5,)] for name in NEEDS[2:]})
+        rows = pd.DataFrame(row | {name: [(0.5,)] for name in SIGNAL_INPUTS[2:]})
         x = signal.reader.features(rows)
         assert signal.values(rows) == signal.model.probabilities(x, FEATURES).tolist()
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from raglab.extensions.learned_signals.score_models import (
-    DEPTHS,
-    LEAST_LEAF,
-    PENALTY,
-    RATE,
+    LEAF_PENALTY,
+    LEARNING_RATE,
+    MIN_LEAF_CASES,
+    TREES_BY_DEPTH,
     Logistic,
     Recipe,
     ScoreModel,
@@ -79,7 +79,7 @@ def test_the_logistic_is_scikit_learns():
     assert np.allclose(model.probabilities(x, NAMES), fitted.predict_proba(scaled)[:, 1], atol=1e-8)
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", TREES_BY_DEPTH)
 def test_the_trees_are_scikit_learns(depth):
     """Every read-out node's probability is scikit-learn's, also on missing and threshold values."""
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -88,11 +88,11 @@ def test_the_trees_are_scikit_learns(depth):
     x = np.round(x, 1)  # ties, and values exactly on a threshold
     model = fit_score_model(x, y, NAMES, GROUPS, Recipe(BOTH, "trees", float(depth)))
     fitted = HistGradientBoostingClassifier(
-        max_iter=DEPTHS[depth],
+        max_iter=TREES_BY_DEPTH[depth],
         max_depth=depth,
-        learning_rate=RATE,
-        min_samples_leaf=LEAST_LEAF,
-        l2_regularization=PENALTY,
+        learning_rate=LEARNING_RATE,
+        min_samples_leaf=MIN_LEAF_CASES,
+        l2_regularization=LEAF_PENALTY,
         early_stopping=False,
         random_state=0,
     ).fit(x[:, :3], y)

@@ -19,7 +19,7 @@ from raglab import metrics
 from raglab.certify import Certificate, Promise
 from raglab.extensions.monitoring.betting import FRACTIONS, bet, opening_wealth
 from raglab.extensions.monitoring.monitoring import Monitor, monitor
-from raglab.extensions.monitoring.processes import LIVES, alarm_bar, row_excess
+from raglab.extensions.monitoring.processes import WINDOWS_PER_RESTART, alarm_bar, row_excess
 from raglab.extensions.monitoring.promises import certificate_promises
 from raglab.extensions.monitoring.states import MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps, is_drawn
@@ -118,7 +118,7 @@ def test_a_window_finds_late_drift_sooner():
     }
     first = windowed.frame().query("leader == 'restart 6, after 3,000 rows'")
     assert first["step"].min() > 3_000
-    assert windowed.state.labelled - windowed.state.processes[1].first < LIVES * 500
+    assert windowed.state.labelled - windowed.state.processes[1].first < WINDOWS_PER_RESTART * 500
 
 
 def test_rows_of_one_time_are_one_step():

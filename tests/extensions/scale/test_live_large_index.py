@@ -25,8 +25,8 @@ from generators import Fixed
 from live_worlds import CORPUS, SMALL, WordEncoder, chunk
 from raglab.extensions.scale import large_index
 from raglab.extensions.scale.large_index import (
-    FAISS,
-    FILES,
+    FAISS_FILE,
+    INDEX_FILES,
     LOCK,
     MANIFEST,
     _manifest,
@@ -191,7 +191,7 @@ class TestChanged:
     def test_damage_is_refused(self, tmp_path):
         """A byte of any file, a file that is cut, or gone; the files of another index."""
         folder = made(tmp_path).folder
-        for path in (folder / name for name in (*FILES, MANIFEST)):
+        for path in (folder / name for name in (*INDEX_FILES, MANIFEST)):
             content = path.read_bytes()
             spoilt = bytearray(content)
             spoilt[len(content) // 2] ^= 1
@@ -209,7 +209,7 @@ class TestChanged:
     def test_vectors_under_a_hash_that_fits(self, tmp_path):
         """No byte of the form, no length and no number but that of a unit vector gets to FAISS."""
         folder = made(tmp_path).folder
-        content = (folder / FAISS).read_bytes()
+        content = (folder / FAISS_FILE).read_bytes()
         head, rows = content[: -2 * N * DIM], content[-2 * N * DIM :]
         changed = [head[:at] + bytes([head[at] ^ 0xFF]) + head[at + 1 :] for at in range(len(head))]
         others = [whole + rows for whole in changed] + [content[:-2], head, b""]
@@ -218,7 +218,7 @@ class TestChanged:
             numbers[place] = value
             others.append(head + numbers.tobytes())
         for other in others:
-            (folder / FAISS).write_bytes(other)
+            (folder / FAISS_FILE).write_bytes(other)
             (folder / MANIFEST).write_text(_manifest(folder))
             with pytest.raises(InputError, match="delete its folder"):
                 made(tmp_path)
@@ -239,7 +239,14 @@ class TestChanged:
         assert walk(changes(), lambda _: made(tmp_path), answers)["refused"] > 40
 
     @pytest.mark.parametrize(
-        ("name", "size"), [(FAISS, 0), (FAISS, 64), (FILES[1], 0), (FILES[3], 64), (FILES[3], None)]
+        ("name", "size"),
+        [
+            (FAISS_FILE, 0),
+            (FAISS_FILE, 64),
+            (INDEX_FILES[1], 0),
+            (INDEX_FILES[3], 64),
+            (INDEX_FILES[3], None),
+        ],
     )
     def test_a_file_that_changes_while_it_is_searched(self, tmp_path, name, size):
         """Cut or written over: an error before the search, and never the end of the process."""
@@ -274,7 +281,7 @@ class TestChanged:
         monkeypatch.setattr(large_index, "_mapped_index", slow)
         with pytest.raises(InputError, match="written since"):
             made(tmp_path)
-        assert (folder / FAISS).stat().st_mtime == 1.0
+        assert (folder / FAISS_FILE).stat().st_mtime == 1.0
 
     def test_an_index_that_is_deleted_answers_on(self, tmp_path):
         """From what it has mapped."""
@@ -290,7 +297,7 @@ class TestBuild:
     def test_the_same_bytes_again(self, tmp_path, monkeypatch):
         """Whatever the blocks; another text, encoder or number of chunks has another name."""
         first = made(tmp_path / "a").folder
-        monkeypatch.setattr(large_index, "BLOCK", 100)
+        monkeypatch.setattr(large_index, "VECTORS_PER_BLOCK", 100)
         second = made(tmp_path / "b").folder
         assert (first.name, contents(first)) == (second.name, contents(second))
         cache, other = EmbeddingCache(tmp_path / "b" / "e.sqlite"), Numbered()
@@ -303,7 +310,7 @@ class TestBuild:
     @pytest.mark.parametrize("step", ["embed", "write_bm25", "_manifest"])
     def test_a_killed_build_leaves_no_index(self, tmp_path, step, monkeypatch):
         """The next one ends it: what was encoded is not encoded again, and nothing is left over."""
-        monkeypatch.setattr(large_index, "BLOCK", 300)
+        monkeypatch.setattr(large_index, "VECTORS_PER_BLOCK", 300)
         work, calls = getattr(large_index, step), list[object]()
 
         def at_second(*given, **named):
@@ -454,7 +461,7 @@ class TestEndToEnd:
         assert (folder / MANIFEST).stat().st_mtime_ns == stamp
         assert np.array_equal(traces[0].hits.chunk, traces[1].hits.chunk)
         assert np.nanmax(np.abs(traces[0].hits.l2 - traces[1].hits.l2)) < 1e-3
-        (folder / FAISS).write_bytes(b"")
+        (folder / FAISS_FILE).write_bytes(b"")
         with pytest.raises(InputError, match=r"must be as raglab wrote them.*delete its folder"):
             opened(tmp_path / "sqfp16")
 

@@ -23,8 +23,8 @@ from extensions.scale.shard_builds import OPTIONS, inputs, workers_read_words
 from live_worlds import CASES, CORPUS, SMALL
 from raglab.extensions.scale import shard_building
 from raglab.extensions.scale.shard_building import (
-    MARK,
-    WORK,
+    WORK_FOLDER,
+    WORK_MARK,
     ShardWork,
     build_shards,
     read_cases,
@@ -215,22 +215,22 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
 def test_a_folder_of_others_is_never_deleted(tmp_path):
     """A build refuses to write into it; where the trace stands already, it stays; its own goes."""
     corpus, cases = inputs()
-    (tmp_path / WORK).mkdir()
-    (tmp_path / WORK / "notes").write_text("mine", encoding="utf-8")
+    (tmp_path / WORK_FOLDER).mkdir()
+    (tmp_path / WORK_FOLDER / "notes").write_text("mine", encoding="utf-8")
     with pytest.raises(
         InputError,
         match=r"build.parts: .* must be one that a build wrote, got one without .*; move",
     ):
         build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    (tmp_path / WORK).rename(tmp_path / "aside")
+    (tmp_path / WORK_FOLDER).rename(tmp_path / "aside")
     build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    assert not (tmp_path / WORK).exists()
-    (tmp_path / "aside").rename(tmp_path / WORK)
+    assert not (tmp_path / WORK_FOLDER).exists()
+    (tmp_path / "aside").rename(tmp_path / WORK_FOLDER)
     build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    assert (tmp_path / WORK / "notes").read_text(encoding="utf-8") == "mine"
-    (tmp_path / WORK / MARK).touch()
+    assert (tmp_path / WORK_FOLDER / "notes").read_text(encoding="utf-8") == "mine"
+    (tmp_path / WORK_FOLDER / WORK_MARK).touch()
     build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    assert not (tmp_path / WORK).exists()
+    assert not (tmp_path / WORK_FOLDER).exists()
 
 
 @pytest.mark.usefixtures("encoder")
@@ -258,7 +258,7 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path, monkeypatch):
     assert written(alone) == written(apart)
     for folder in (alone, apart):
         assert len(list(folder.glob("large-*/manifest.txt"))) == 1
-        assert not (folder / WORK).exists()
+        assert not (folder / WORK_FOLDER).exists()
 
 
 def test_threads_build_the_same(alone, tmp_path):
@@ -270,7 +270,7 @@ def test_threads_build_the_same(alone, tmp_path):
             **(OPTIONS | {"cache": EmbeddingCache(tmp_path / "e.sqlite")}),
         )
     assert (written(tmp_path / "t"), len(made)) == (alone, 8)
-    assert not (tmp_path / "t" / WORK).exists()
+    assert not (tmp_path / "t" / WORK_FOLDER).exists()
 
 
 def test_a_killed_worker_of_a_cluster(alone, tmp_path):
