@@ -77,7 +77,10 @@ def check_recorded(trace: TraceView, policy: Policy, arm: str | None, fit_phrase
         return
     policy_missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
     if not policy_missing.is_compared:
-        message = f"{fit_phrase} must be fitted on recorded answers: {policy_missing}; {RECORDING_REMEDY}."
+        message = (
+            f"{fit_phrase} must be fitted on recorded answers: {policy_missing}; "
+            f"{RECORDING_REMEDY}."
+        )
         raise ValueError(message)
 
 

@@ -145,8 +145,8 @@ def sample_estimate(
     )
     for stratum, lowest, highest in draw_chances[is_wrong].itertuples():
         msg = (
-            f"{PROBABILITY_KEY} must be in (0, 1] and the same within a stratum, got {lowest:.6g} to "
-            f"{highest:.6g} in {stratum!r}; set labels by with_sample_labels."
+            f"{PROBABILITY_KEY} must be in (0, 1] and the same within a stratum, got "
+            f"{lowest:.6g} to {highest:.6g} in {stratum!r}; set labels by with_sample_labels."
         )
         raise ValueError(msg)
     stratum_table = case_table.groupby([case_strata, columns.status]).sum()

@@ -301,7 +301,6 @@ def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> di
 
     Those that were made or selected here remember the cases tuned on (rules S6.4, S6.11).
     """
-
     # A policy that learned nothing from the cases, however it was come by, is judged honestly on
 
     # any.
@@ -318,7 +317,6 @@ def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> di
 
 def _chain_of_trials(cases: Cases, trial_table: pd.DataFrame) -> Policy:
     """Chain of all cases: the trials that are best on them, then the exact line search."""
-
     # Trials are judged on all cases tuned on; the cases may be a sample, and without ambiguous ones
 
     # nothing asks.
