@@ -168,7 +168,7 @@ def _simulated_trace(
 ) -> tuple[LearnerComparison, dict[str, Any]]:
     """Learners on the cases of a trace, and the facts of the simulation."""
     from raglab.bandit import Bandit
-    from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
+    from raglab.bandit.fixed_plans import FIXED_PLAN, ORACLE_PLAN, baselines, best_fixed_arm
     from raglab.lab.learner_comparison import compare_learners
     from raglab.lab.untuned_policies import always_answer as opened
     from raglab.live.arm_choice import router, table
@@ -186,8 +186,8 @@ def _simulated_trace(
     best = best_fixed_arm(world)
     if best is not None:
         right = comparison.table.set_index("policy")["right"]
-        most = f"{right[ORACLE] - right[FIXED]:.2%} more right decisions"
-        facts |= {FIXED: best, "choosing could gain": most}
+        most = f"{right[ORACLE_PLAN] - right[FIXED_PLAN]:.2%} more right decisions"
+        facts |= {FIXED_PLAN: best, "choosing could gain": most}
     return comparison, facts
 
 

@@ -15,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.budget import START, Budget, check_budget
+from raglab.bandit.budget import STARTING_PRICE_BUDGETS, Budget, check_budget
 from raglab.bandit.environments import Table, check_world, table_costs
-from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, baselines, best_fixed_arm
+from raglab.bandit.fixed_plans import (
+    FIXED_PLAN,
+    MIXTURE_PLAN,
+    ORACLE_PLAN,
+    PRICED_PLAN,
+    baselines,
+    best_fixed_arm,
+)
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit, check_count, stored_settings
 from raglab.bandit.simulation import follow_costs, run
 from raglab.decision.trace_view import TraceView, answered_traces
@@ -288,10 +295,10 @@ class BanditProblem:
         router = self.arms[-1].router if self.arms else None
         plans = baselines(judge, router, fixed=fixed)
         if is_apart and fixed is None:
-            plans.pop(FIXED, None)
+            plans.pop(FIXED_PLAN, None)
         if self.budget is not None:
             # The best of every row is not to be had under a budget: the best within it is.
-            del plans[ORACLE]
+            del plans[ORACLE_PLAN]
             plans |= _of_budgets("study_plans")(tune, judge, self.budget)
             plans[WITHIN] = _of_budgets("plan_within")(judge.value, judge, self.budget)
         return plans, fixed
@@ -415,8 +422,8 @@ def tune_bandit(
     again = {**sizes, "seed": seed + 1, "replications": AGAIN * replications}
     best = _best_play(problem, tried, again)
     plans, fixed = problem.rivals()
-    if problem.budget is not None and not {MIXTURE, PRICED} <= plans.keys():
-        left_out = [name for name in (MIXTURE, PRICED) if name not in plans]
+    if problem.budget is not None and not {MIXTURE_PLAN, PRICED_PLAN} <= plans.keys():
+        left_out = [name for name in (MIXTURE_PLAN, PRICED_PLAN) if name not in plans]
         settings["left_out"] = ", ".join(left_out)
     how = {**again, "level": level, "n_boot": n_boot, "fixed": fixed}
     table, compared = _compare(problem, best, plans, how)
@@ -508,7 +515,11 @@ def _table_problem(
         # what nothing can keep is refused with the least spend that there is
         for part in (tune, judged):
             _of_budgets("plan_within")(part.gross, part, checked)
-        price = START / checked.per_question if checked.price is None else checked.price
+        price = (
+            STARTING_PRICE_BUDGETS / checked.per_question
+            if checked.price is None
+            else checked.price
+        )
     n_rounds = check_count("rounds", ROUNDS if rounds is None else rounds, 1, "simulate one")
     if table.order != "replacement":  # each row is played once
         n_rounds = min(n_rounds, len(tune.mask), len(judged.mask))
@@ -652,7 +663,7 @@ def _study_notes(
     and keeps the budget.
     """
     rows, budget = {str(row["policy"]): row for row in table.to_dict("records")}, problem.budget
-    simple = [name for name in rows if name not in {TUNED, problem.untuned, ORACLE, WITHIN}]
+    simple = [name for name in rows if name not in {TUNED, problem.untuned, ORACLE_PLAN, WITHIN}]
     limit = f"the mean latency within {problem.most_ms:g} ms"
     if budget is not None:
         limit = f"{KEPT:g} of the budget of {budget.per_question:.4g}"
@@ -667,7 +678,7 @@ def _study_notes(
             -float(rows[name][f"difference{end}"]) + 0.0 for end in ("", "_high", "_low")
         )
         verb = ahead if low > 0.0 else "is worse than" if high < 0.0 and apart else "does not beat"
-        shown = f"{name}, {fixed}" if name == FIXED and fixed else name
+        shown = f"{name}, {fixed}" if name == FIXED_PLAN and fixed else name
         simpler = "; that needs no learning online" if name == best and low <= 0.0 else ""
         size = f"{gain:+.4g} a round ({low:+.4g} to {high:+.4g})"
         notes.append(f"Tuned {verb} {shown}: {size}{simpler}.")

@@ -23,7 +23,7 @@ from raglab.decision.scoring import trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, differing_settings, paired_table
-from raglab.metrics.costs import LABELS, OUTCOMES, SAME
+from raglab.metrics.costs import COST_ROUNDING, LABELS, OUTCOMES
 from raglab.replay import each_shard, shard_codes
 from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
@@ -284,7 +284,7 @@ def _losses(
         tested=(names == COST) | names.isin(rates),
     )
     # what differs less from the minimum effect is rounding
-    least = min_effect + SAME * np.where(names == COST, float(costs.max()), 1.0)
+    least = min_effect + COST_ROUNDING * np.where(names == COST, float(costs.max()), 1.0)
     exceeds, is_shown = table["loss"] > least, table["low"] > 0.0
     conditions = [table["loss"].isna(), exceeds & is_shown, exceeds, is_shown]
     verdicts = np.select(conditions, ["no case", "lost", "open", "small"], "kept")

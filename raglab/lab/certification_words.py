@@ -35,7 +35,7 @@ from raglab.lab.certification_counts import (
 )
 from raglab.lab.looks import TakenLook
 from raglab.metrics import binomial_p
-from raglab.metrics.costs import SAME
+from raglab.metrics.costs import COST_ROUNDING
 from raglab.metrics.mix_tests import LabelNeed
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
@@ -458,7 +458,7 @@ def mix_notes(
         of_label = metrics.label_counts(test.weighed(place, 0) * excess)
         # above 0: the other labels lose more
         lead = float(of_label.sum() * test.corners.mean(axis=0)[0] - of_label[0])
-        if tested.certified and abs(lead) > SAME:
+        if tested.certified and abs(lead) > COST_ROUNDING:
             safe, unsafe = ("more", "fewer") if lead > 0.0 else ("fewer", "more")
             directions.append(
                 f"By these cases {name} stays true with {safe} ok questions in traffic than "

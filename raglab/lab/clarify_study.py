@@ -12,8 +12,8 @@ from raglab.bandit.learner import check_count
 from raglab.default_learner.confidence import DefaultLearner
 from raglab.default_learner.simulated_users import World
 from raglab.default_learner.simulation import (
-    ALWAYS,
-    NEVER,
+    ALWAYS_ASK,
+    NEVER_ASK,
     ORACLE,
     Policy,
     request_costs,
@@ -275,7 +275,7 @@ def tune_clarification(
         PUBLISHED_RULE: PUBLISHED,
         POSTERIOR_RULE: DefaultLearner("posterior"),
     }
-    plans |= {baseline.replace("_", " "): baseline for baseline in (ALWAYS, NEVER, ORACLE)}
+    plans |= {baseline.replace("_", " "): baseline for baseline in (ALWAYS_ASK, NEVER_ASK, ORACLE)}
     by_seed = seed_rates(
         held_out,
         plans,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import (
-    POLICY,
+    POLICY_STREAM,
     Arms,
     Feed,
     Table,
@@ -195,7 +195,7 @@ def table_arms(
         met = met._replace(case=case)
         if world.delay is not None and np.ndim(met.delay):
             met = met._replace(delay=world.delay.reshape(len(world.mask), -1)[:, 0][case])
-        rng = stream(seed, block, POLICY)
+        rng = stream(seed, block, POLICY_STREAM)
         how: dict[str, Any] = {"work": work, "engine": engine, "initial": first}
         yield part, met, block_arms(bandit, met, world, rng, **how)
         start += size

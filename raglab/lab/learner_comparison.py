@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Bernoulli, Table
-from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
+from raglab.bandit.fixed_plans import FIXED_PLAN, ORACLE_PLAN, UNIFORM_PLAN, greedy_arms
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.lab.fresh_tables import (
@@ -77,7 +77,7 @@ def compare_learners(
     rounds: int,
     replications: int,
     seed: int = 0,
-    reference: str = FIXED,
+    reference: str = FIXED_PLAN,
     level: float = 0.95,
     n_boot: int = REPLICATIONS,
     engine: str = "auto",
@@ -144,7 +144,7 @@ def compare_learners(
     each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
     best_arms = greedy_arms(world.value, world.mask)
     best = expected_earnings(best_arms, drawn, world)
-    if reference not in each and reference != FIXED:
+    if reference not in each and reference != FIXED_PLAN:
         refuse(
             "reference must name a learner or a plan", repr(reference), f"write one of {list(each)}"
         )
@@ -162,8 +162,8 @@ def compare_learners(
         # What a learner does in a case is not the same on every table.
         accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
     notes = []
-    if FIXED in plans and fixed is None and len(world.mask) > 1:
-        accounts[FIXED], note = _chosen_arm_account(accounts[FIXED], copies, fresh)
+    if FIXED_PLAN in plans and fixed is None and len(world.mask) > 1:
+        accounts[FIXED_PLAN], note = _chosen_arm_account(accounts[FIXED_PLAN], copies, fresh)
         notes.append(note)
     rows = _comparison_rows(each, best, accounts, against, rounds, level)
     shares = [_pull_shares(earnings.pulls, world.arms) for earnings in each.values()]
@@ -201,7 +201,7 @@ def _chosen_arm_account(account: Account, copies: Table, fresh: FreshTables) -> 
     arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
     earned, expected, everywhere = best_arm_values(value, arms, fresh)
     note = (
-        f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
+        f"{FIXED_PLAN} was chosen on the cases that judge it, which flatters it: chosen on as many "
         f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
         "all (fixed= takes one chosen on others)."
     )
@@ -220,7 +220,9 @@ def _plan_accounts(
     The oracle's is under the name "" too.
     """
     whole = {name: np.tile(plan, (copies.n_arms, 1)) for name, plan in plans.items()}
-    whole |= dict.fromkeys(("", *plans.keys() & {ORACLE}), greedy_arms(copies.value, copies.mask))
+    whole |= dict.fromkeys(
+        ("", *plans.keys() & {ORACLE_PLAN}), greedy_arms(copies.value, copies.mask)
+    )
     value, accounts = np.where(copies.mask, copies.value, 0.0), {}
     for name, plan in whole.items():
         by_row, earnings = (plan * value).sum(axis=1), each.get(name, best)
@@ -254,7 +256,7 @@ def compare_on_arms(
     sizes |= {"n_jobs": n_jobs}
     named_learners = progress(learners.items(), "simulate", "learner")
     runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in named_learners}
-    runs[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
+    runs[UNIFORM_PLAN] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
     arms = tuple(f"arm {arm}" for arm in range(world.n_arms))
     rows = []
     for name, simulation in runs.items():
@@ -264,7 +266,7 @@ def compare_on_arms(
         row = {"policy": name, "reward": reward}
         row |= _with_ends("regret", float(last.mean()), (float(low[0]), float(high[0])))
         rows.append(row | _pull_shares(simulation.pulls.sum(axis=0), arms))
-    return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM)
+    return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM_PLAN)
 
 
 def run_earnings(simulation: Run, world: Table) -> Earnings:
@@ -332,7 +334,7 @@ def _comparison_rows(
         right = difference_interval(alone, nothing, level)
         low, high = difference_interval(_fixed_account(oracle), alone, level)
         regret, gap = (max(low, 0.0), high), (0.0, 0.0)  # nothing earns more than the best arm
-        if name == ORACLE:
+        if name == ORACLE_PLAN:
             regret = 0.0, 0.0
         elif not (earnings.value - best.value).any():
             regret = 0.0, never  # never apart on these cases is no proof

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.environments import Table
-from raglab.bandit.fixed_plans import FIXED, ROUTER, UNIFORM
+from raglab.bandit.fixed_plans import FIXED_PLAN, ROUTER_PLAN, UNIFORM_PLAN
 from raglab.bandit.fixed_plans import baselines as simple_plans
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import follow_costs
@@ -79,7 +79,7 @@ class RewardAudit(Result):
     settings: Mapping[str, Any]
 
     def _summary(self) -> Summary:
-        uniform = self.simulation.set_index("policy").loc[UNIFORM]
+        uniform = self.simulation.set_index("policy").loc[UNIFORM_PLAN]
         facts = [
             ("learner", self.settings["bandit"].algorithm),
             ("beside uniform", str(uniform["verdict"]), value_text(uniform["difference"])),
@@ -233,7 +233,7 @@ def audit_rewards(
     if policy is None:
         refuse(_RULE, "a trace alone", "give the policy")
     every = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    world, plans = _with_value(every.world, value), {ROUTER: every.router}
+    world, plans = _with_value(every.world, value), {ROUTER_PLAN: every.router}
     return audit_table(world, bandit, sizes, n_boot, every.measured, weights, plans)
 
 
@@ -283,7 +283,7 @@ def audit_table(
     if switch:
         warn_user(switch)
     plans = simple_plans(world)
-    plans = {name: plans[name] for name in (UNIFORM, FIXED) if name in plans}
+    plans = {name: plans[name] for name in (UNIFORM_PLAN, FIXED_PLAN) if name in plans}
     plans |= baselines or {}
     simulation = simulate_learner(world, learner, plans, sizes)
     # One set of resamples serves the arms and the signals.
@@ -424,7 +424,7 @@ def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
     """Where the learner ends, beside a uniform choice: what the audit says above all."""
     rows: Any = simulation.set_index("policy")
     ends = []
-    for name in rows.index.intersection([UNIFORM, FIXED]):
+    for name in rows.index.intersection([UNIFORM_PLAN, FIXED_PLAN]):
         gain, low, high = (
             rows.loc[name, f"difference{end}"] + 0.0 for end in ("", "_low", "_high")
         )
@@ -434,8 +434,8 @@ def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
         HELPS: "the reward helps it",
         HARMS: "the reward misleads it",
         LEVEL: "no gain or harm by the reward is shown; one of "
-        f"{rows.loc[UNIFORM, 'detectable']:.3f} would be, in 4 of 5 tables",
-    }[rows.loc[UNIFORM, "verdict"]]
+        f"{rows.loc[UNIFORM_PLAN, 'detectable']:.3f} would be, in 4 of 5 tables",
+    }[rows.loc[UNIFORM_PLAN, "verdict"]]
     value = rows["value"].iloc[0]
     return f"{bandit.algorithm} on this reward ends at {value:.3f}, {', '.join(ends)}: {result}."
 
