@@ -238,6 +238,7 @@ def add_signal(
     if (is_correction & (~is_rejection | (named_places == value_places))).any():
         rule = "named must come with explicit_no and be another value"
         refuse(rule, "none or the same", "-1 names none")
+    # all rows of the batch at once: a flat view, in which each value of each row has an index
     new_counts = votes.counts.copy()
     value_rows = new_counts.reshape(-1, N_COUNTS)  # a row a value
     row_offsets, has_signal = np.arange(value_places.size) * n_values, signal_places >= 0
@@ -248,6 +249,8 @@ def add_signal(
     value_rows[value_indices[has_signal], SIGNAL_COUNT_PLACES[signal_places[has_signal]]] += 1.0
     value_rows[named_indices, NAMED_PLACE] += 1.0
     value_rows[value_indices[is_correction], CORRECTED_PLACE] += 1.0
+    # The last word on a value decides: a no casts doubt, a yes or being named removes it. Silence
+    # is no word.
     if learner is not None and learner.rule == "posterior" and learner.on_word:
         value_rows[value_indices[is_rejection], DOUBTED_PLACE] = 1.0
         value_rows[value_indices[signal_places == SIGNALS.index("explicit_yes")], DOUBTED_PLACE] = (

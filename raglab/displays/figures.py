@@ -240,6 +240,7 @@ def confusion_matrix(
     axes = ax or canvas.empty_figure(5.4, 4.0).subplots()
     label_totals = counts.sum(axis=1, keepdims=True)
     label_shares = counts / np.maximum(label_totals, 1)
+    # intervals add a line to each cell, so the text must be smaller
     font_size = 7 if canvas.is_narrow(axes) else 10 if interval is None else 9
     axes.imshow(label_shares, **canvas.HEAT_MAP | style)
     for (row, column), cell_count in np.ndenumerate(counts):
@@ -253,8 +254,10 @@ def confusion_matrix(
                 100 * np.asarray(interval_end)[row, column] for interval_end in interval
             )
             cell_text += f"\n({lower_bound:.0f} to {upper_bound:.0f} %)"
+        # an answer from the wrong sources is counted as an answer, so it is named in its cell
         if wrong and row == column == Status.ok:
             cell_text += f"\n{wrong} wrong\nsource{'' if wrong == 1 else 's'}"
+        # white is read on the dark half of the colour map
         text_colour = "white" if label_shares[row, column] > 0.55 else "black"
         font_weight = "bold" if row == column else "normal"
         axes.text(

@@ -106,7 +106,8 @@ class FrontierDisplay(FrameDisplay):
         frontier_lines = list(
             axes.plot(corner_rows["spend"], corner_rows["reward"], **mark_style | style)
         )
-        # the line rises less and less: right below a corner is free, and left above the last
+        # The line rises less and less: below and right of a corner is free, above and left of the
+        # last one.
         for row_index, point_row in enumerate(corner_rows.to_dict("records")):
             is_last_corner = row_index == len(corner_rows) - 1
             label_side: Style = {"xytext": (7, -7), "ha": "left", "va": "top"}
@@ -121,6 +122,7 @@ class FrontierDisplay(FrameDisplay):
             axes.annotate(
                 corner_name, corner_point, textcoords="offset points", fontsize=8, **mark_style
             )
+        # a plan is measured in both directions, so its mark has two intervals
         for row_index, point_row in enumerate(plan_rows.to_dict("records")):
             error_bars: dict[str, Any] = {
                 f"{axis_name}err": canvas.interval_arms(
@@ -142,6 +144,7 @@ class FrontierDisplay(FrameDisplay):
             )
         if self.budget is not None:
             axes.axvline(self.budget, label="budget", **canvas.TARGET_LINE)
+        # room for the names beside the outer corners
         axes.margins(x=0.12, y=0.12)
         unit_text, questions_text = self.unit, canvas.size_text(self.questions, "questions")
         axes.set_xlabel(

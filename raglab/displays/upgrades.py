@@ -102,6 +102,7 @@ class TraceComparisonDisplay(Display):
         score_rows = self._scores()
         signal_row: Any = self.comparison.signals.set_index("path").loc[self.path]
         scored_rows = score_rows.dropna(subset=["old", "new"])
+        # one colour and mark a label, so that shifts of one label stand out
         label_points = []
         point_style: Style = {"s": 12, "alpha": 0.55, "linewidths": 0, "rasterized": True}
         for label_name, label_ink in LABEL_NAME_INKS.items():
@@ -124,6 +125,7 @@ class TraceComparisonDisplay(Display):
             ("old", axes.axvline, axes.set_xlabel, "-"),
             ("new", axes.axhline, axes.set_ylabel, "--"),
         )
+        # each trace has its own threshold: upright for the old scores, level for the new ones
         for trace_side, draw_threshold, name_axis, line_dash in trace_sides:
             threshold, pass_rate = (
                 signal_row[f"threshold_{trace_side}"],
@@ -137,6 +139,7 @@ class TraceComparisonDisplay(Display):
             )
             axis_label = f"score on the {trace_side} trace{unit_text}"
             name_axis(canvas.literal_text(axis_label, canvas.LONGEST_TITLE))
+        # a question without a score on one side has no point, so their number is in the title
         missing_text = (
             f", {len(score_rows) - len(scored_rows)} without a score"
             if len(scored_rows) < len(score_rows)

@@ -479,6 +479,7 @@ def _paired_rates(
         spreads = np.sqrt(np.einsum("pc,pcr->pr", policy_weights, rate_moves**2))
         covariance = np.einsum("ab,ar,br->r", pair_weights, rate_moves[0], rate_moves[1])
         correlation = np.nan_to_num(covariance / (spreads[0] * spreads[1]))
+    # MOVER: the arms of the two exact intervals are added like correlated standard errors
     lower_bounds, upper_bounds = (
         np.asarray(interval_end) for interval_end in clopper_pearson(rate_sums, rate_sizes, level)
     )
@@ -503,6 +504,8 @@ def _paired_rates(
         )
         == 0
     )
+    # Where no case tells the policies apart the arms would be 0: then they are as wide as the share
+    # of such cases that may exist without being among these.
     unseen_share = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(rate_sizes.min(axis=0), 1))
     reach_below, reach_above = (
         np.where(is_always_same & ~np.isnan(difference), unseen_share, reach_width)

@@ -106,6 +106,7 @@ class MixTest(NamedTuple):
         is_live = (corner > 0.0) & (label_counts(is_counted) > 0.0)
         if not is_live.any():
             return np.ones(len(cells))
+        # One label with losses of 0 and 1 is a plain binomial: its exact test is the sharper one.
         if is_live.sum() == 1 and not ((cell_losses > 0.0) & (cell_losses < 1.0)).any():
             exact_counts = (
                 cells @ (cell_values * is_live[LABEL_OF_CELL])
@@ -122,9 +123,11 @@ class MixTest(NamedTuple):
         label_totals = label_counts(cells[0])
         label_weight = label_weights(label_totals, corner)
         always_counted, ever_counted = (
-            weighed_count(np.where(_CELL_HAS_LABEL, is_counted, np.nan), axis=1)
-            for weighed_count in (np.nanmin, np.nanmax)
+            extreme(np.where(_CELL_HAS_LABEL, is_counted, np.nan), axis=1)
+            for extreme in (np.nanmin, np.nanmax)
         )
+        # The stake must rest on no outcome, so it takes the spread of a rate at the target, where
+        # every other decision counts.
         rate_variance = (
             tested_rate
             * (1.0 - tested_rate)
@@ -136,6 +139,7 @@ class MixTest(NamedTuple):
         )
         weighed_excess = cell_excess * label_weight[LABEL_OF_CELL]
         largest_excess = np.maximum(weighed_excess.max(axis=-1), _SMALLEST_TARGET)
+        # below 1 / largest excess, so that no factor of the product is 0
         stake_size = np.minimum(
             np.sqrt(2.0 * log(1.0 / self.level) / rate_variance),
             _LARGEST_STAKE_SHARE / largest_excess,
