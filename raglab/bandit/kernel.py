@@ -159,7 +159,7 @@ def _thompson_nig(
     prior_variance: float,
     exploration: float,
 ) -> None:
-    """Arms of thompson_nig."""
+    """Arms of thompson_nig: each draws from the Student t posterior of its mean reward."""
     bit_generator = rng.bit_generator
     n_arms, n_replications = rewards.shape[1], chosen_arms.shape[1]
     reward_counts, reward_sums, square_sums = (
@@ -167,6 +167,7 @@ def _thompson_nig(
         np.zeros((n_replications, n_arms)),
         np.zeros((n_replications, n_arms)),
     )
+    # written as the NumPy reference writes it, since another order rounds otherwise
     draws, locations = (
         np.empty((n_replications, n_arms)),
         np.full((n_replications, n_arms), prior_strength * prior_mean / prior_strength),
@@ -189,7 +190,9 @@ def _thompson_nig(
             reward_sums[replication, arm] += arm_reward
             square_sums[replication, arm] += arm_reward * arm_reward
             n_rewards, reward_sum = reward_counts[replication, arm], reward_sums[replication, arm]
+            # only the posterior of the chosen arm changes, so the others keep theirs
             posterior_count = prior_strength + n_rewards
+            # rounding may leave a sum of squares below the square of the sum
             scatter = max(square_sums[replication, arm] - reward_sum * reward_sum / n_rewards, 0.0)
             shift = reward_sum - n_rewards * prior_mean
             between = prior_strength * shift * shift / (n_rewards * posterior_count)
@@ -217,7 +220,7 @@ def _linear_arms(
     exploration: float,
     is_drawn: bool,
 ) -> None:
-    """Arms of lin_ucb, or of lin_thompson, which draws; mu is the prior mean.
+    """Arms of lin_ucb, or of lin_thompson, which draws.
 
     first_inverse, first_moment: of each arm's design and of its sums before the first round, [A, d,
     d] and [A, d].
@@ -236,7 +239,7 @@ def _linear_arms(
     )
     for round_index in range(len(chosen_arms)):
         for replication in range(n_replications):
-            # all arms draw, masked ones too: the generator's order must not hang on the mask
+            # all arms draw, masked ones too: the generator's order must not depend on the mask
             if is_drawn:
                 for arm_index in range(n_arms):
                     normal_draws[arm_index] = _normal(bit_generator)
@@ -246,8 +249,8 @@ def _linear_arms(
             for arm_index in range(n_arms):
                 if len(arm_mask) > 0 and not arm_mask[table_row, arm_index]:
                     continue
-                # solved is the inverse times x: it gives mean and width now, and the update of the
-                # arm that is taken
+                # the inverse times the context gives mean and width now, and the update of the arm
+                # that is taken
                 solved_row = solved_features[arm_index]
                 for i in range(n_features):
                     solved_row[i] = inverses[replication, arm_index, 0, i] * context[0]
@@ -372,7 +375,6 @@ def exploration_arms(block_feed: Feed, bandit: Bandit, rng: np.random.Generator)
     open_ranks = np.minimum(
         uniforms / max(bandit.epsilon, 1e-300) * n_open_arms, n_open_arms - 1
     ).astype(np.int64)
-    open_arms_first = np.argsort(~open_arms, axis=-1, kind="stable").astype(
-        np.int8
-    )  # available arms first
+    # available arms first
+    open_arms_first = np.argsort(~open_arms, axis=-1, kind="stable").astype(np.int8)
     return np.where(uniforms < bandit.epsilon, open_arms_first[mask_rows, open_ranks], np.int8(-1))

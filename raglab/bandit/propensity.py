@@ -25,9 +25,8 @@ from raglab.bandit.learner import (
 from raglab.values import refuse
 
 Array: TypeAlias = NDArray[np.float64]
-Family: TypeAlias = tuple[
-    Callable[..., Array], Callable[..., tuple[Array, Array]]
-]  # points; F and f at a point
+# points; F and f at a point
+Family: TypeAlias = tuple[Callable[..., Array], Callable[..., tuple[Array, Array]]]
 
 TAIL_MASS = 1e-12  # mass of a draw that is left out at either end
 PANEL_NODES, PANEL_WEIGHTS = np.polynomial.legendre.leggauss(8)  # of a panel
@@ -220,9 +219,8 @@ def _integrals(
         break_points[panel_rows, panel_numbers + 1],
     )
     half_widths = 0.5 * (panel_ends - panel_starts)
-    node_points = (0.5 * (panel_ends + panel_starts))[:, None] + half_widths[
-        :, None
-    ] * PANEL_NODES  # [panels, nodes]
+    # of shape [panels, nodes]
+    node_points = (0.5 * (panel_ends + panel_starts))[:, None] + half_widths[:, None] * PANEL_NODES
     cumulative, density = cdf_and_density(
         node_points[..., None], *(parameter[panel_rows, None, :] for parameter in parameters)
     )

@@ -61,9 +61,8 @@ def beta(state: State, bandit: Bandit) -> Beta:
         bandit.prior_strength * bandit.prior_mean,
         bandit.exploration * bandit.exploration,
     )
-    failure_counts = np.maximum(
-        reward_counts - success_sums, 0.0
-    )  # a discounted 1 - 1 may fall a last digit below 0
+    # a discounted 1 - 1 may fall a last digit below 0
+    failure_counts = np.maximum(reward_counts - success_sums, 0.0)
     return Beta(
         (prior_successes + success_sums) / exploration_squared,
         (bandit.prior_strength - prior_successes + failure_counts) / exploration_squared,

@@ -24,12 +24,12 @@ SIGNALS = ("explicit_yes", "explicit_no", "implicit_ok", "failure")
 RULES = ("vote_share", "posterior")
 SplitRule = Literal["source", "evidence"]
 SPLITS = ("source", "evidence")
+# places of the counts
 YES_PLACE, SILENT_PLACE, NO_PLACE, NAMED_PLACE, CORRECTED_PLACE, FAILED_PLACE, DOUBTED_PLACE = (
     range(7)
-)  # places of the counts
-SIGNAL_COUNT_PLACES = np.array(
-    [YES_PLACE, NO_PLACE, SILENT_PLACE, FAILED_PLACE]
-)  # of a signal among the counts
+)
+# of a signal among the counts
+SIGNAL_COUNT_PLACES = np.array([YES_PLACE, NO_PLACE, SILENT_PLACE, FAILED_PLACE])
 N_COUNTS = 7
 N_SIGNALS = 6  # of them that are sums of signals
 SILENT_VOTE = 0.5  # vote of a silent success

@@ -170,9 +170,8 @@ class DefaultRowArrays:
             stratum_counts[..., YES_PLACE] + stratum_counts[..., SILENT_PLACE]
         ).astype(np.int64)
         n_levels_tried = (trial_counts > 0).sum(axis=-1)
-        is_tried = (n_levels_tried > 1) & (
-            wrong_counts.any(axis=-1)
-        )  # where nothing was wrong nothing is found
+        # where nothing was wrong nothing is found
+        is_tried = (n_levels_tried > 1) & (wrong_counts.any(axis=-1))
         e_values = np.zeros(is_tried.shape)
         tried_counts = trial_counts[is_tried]
         e_values[is_tried] = (
@@ -213,9 +212,10 @@ class DefaultRowArrays:
         )
         if not len(parent_rows):
             return
+        # of shape [D, M, L, V]
         right_counts = self.strata[parent_rows][..., [YES_PLACE, NAMED_PLACE, SILENT_PLACE]].sum(
             axis=-1
-        )  # [D, M, L, V]
+        )
         row_places, column_places = (
             np.arange(len(parent_rows))[:, None],
             np.arange(request_levels.shape[1]),

@@ -16,9 +16,8 @@ Array = NDArray[np.float64]
 Small = NDArray[np.int16]
 MAX_NUMBERED = int(np.iinfo(np.int16).max)
 USERS_PER_BLOCK = 500  # users that share spawned streams; fixed, so that the bits are
-OWN_STREAM, TRAFFIC_STREAM, STRAY_STREAM, COLUMN_STREAM, REPLY_STREAM = range(
-    5
-)  # streams of a block
+# streams of a block
+OWN_STREAM, TRAFFIC_STREAM, STRAY_STREAM, COLUMN_STREAM, REPLY_STREAM = range(5)
 SHARE_SUM_TOLERANCE = 1e-9
 PLAIN_SCENE = "here"  # the one scene of a world without conditions
 

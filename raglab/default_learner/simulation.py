@@ -244,9 +244,8 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
                 request_index,
                 request_day,
             )
-        value_scores[
-            is_empty, proposed_values[is_empty]
-        ] = -np.inf  # what came back empty is not proposed
+        # a value that came back empty is not proposed again
+        value_scores[is_empty, proposed_values[is_empty]] = -np.inf
         open_values[is_empty, proposed_values[is_empty]] = False
         proposed_values = value_scores.argmax(axis=1)
         is_right, is_refused = proposed_values == wanted_values, is_empty & (policy == NEVER_ASK)
@@ -257,11 +256,10 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
             SIGNAL_NO,
             np.where(is_asked, SIGNAL_YES, np.where(is_refused, NO_NUMBER, SIGNAL_OK)),
         )
-        names_value = is_rejected & (
-            user_crowd.name[request_index] | is_wrong
-        )  # who corrects a silent answer says what was wanted
+        # a user who corrects a silent answer says which value was wanted
+        names_value = is_rejected & (user_crowd.name[request_index] | is_wrong)
         signal_ballot = (proposed_values, signals, np.where(names_value, wanted_values, NO_NUMBER))
-        # a failure may have split it: the vote is cast under the condition
+        # a failure may have split the row: the vote is cast under the condition
         row_indices, _ = default_rows.at(user_numbers, request_slots, request_levels)
         _count_votes(
             default_rows,
@@ -272,11 +270,8 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
             request_index,
             request_day,
         )
-        (
-            question_flags[request_index],
-            error_flags[request_index],
-            unnoticed_flags[request_index],
-        ) = is_asked, is_wrong, is_wrong & ~user_crowd.notice[request_index]
+        question_flags[request_index], error_flags[request_index] = is_asked, is_wrong
+        unnoticed_flags[request_index] = is_wrong & ~user_crowd.notice[request_index]
         unanswered_flags[request_index] = (
             is_asked & ~is_right & ~user_crowd.name[request_index]
         ) | is_refused

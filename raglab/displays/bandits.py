@@ -197,9 +197,8 @@ class RegretDisplay(FrameDisplay):
                 canvas.legend_above(axes)
             if self.log_x:
                 axes.set_xscale("log")
-            if (
-                drawn_rounds[0] < drawn_rounds[-1] or not self.log_x
-            ):  # of a single round there is no width
+            # of a single round there is no width
+            if drawn_rounds[0] < drawn_rounds[-1] or not self.log_x:
                 axes.set_xlim(drawn_rounds[0] if self.log_x else 0, drawn_rounds[-1])
             axes.set(
                 ylabel=canvas.literal_text(panel_label, canvas.LONGEST_TITLE), xlabel=rounds_label

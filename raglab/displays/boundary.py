@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from raglab.displays.canvas import Axes, Style
 
 CASE_GROUPS = ("ok, evidence chosen", "ok, evidence not chosen", "refuse", "ambiguous")
-NO_THRESHOLD, LOWER_THRESHOLD, BOTH_THRESHOLDS = range(
-    3
-)  # how many of the two thresholds a confidence reaches
+# how many of the two thresholds a confidence reaches
+NO_THRESHOLD, LOWER_THRESHOLD, BOTH_THRESHOLDS = range(3)
 
 
 class Boundary(NamedTuple):

@@ -248,9 +248,8 @@ def fit(axes: Axes) -> None:
         (72 * width_inches - (0 if ends_right else LEFT_MARGIN_POINTS)) / CHARACTER_POINTS
     )
     if ends_right and not any(tick_label.get_text() for tick_label in axes.get_yticklabels()):
-        width_in_characters -= (
-            2 * longest_name // 3
-        )  # beside the panel that has the names: before these axes is no room
+        # beside the panel that has the names: before these axes is no room
+        width_in_characters -= 2 * longest_name // 3
     height_in_characters = int(
         (0.6 if is_narrow(axes) else 0.9) * 72 * height_inches / CHARACTER_POINTS
     )
@@ -312,9 +311,8 @@ def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[
         np.asarray(bound_values, dtype=np.float64) for bound_values in (value, low, high)
     )
     arm_lengths = np.maximum(np.stack([middles - lower_bounds, upper_bounds - middles]), 0.0)
-    return np.where(
-        upper_bounds - lower_bounds > 1e-9, arm_lengths, np.nan
-    )  # a difference of rounding is none
+    # a difference of rounding is none
+    return np.where(upper_bounds - lower_bounds > 1e-9, arm_lengths, np.nan)
 
 
 # an artist

@@ -685,9 +685,8 @@ def _weighed_curve(
         _share_or_nan(score_sums, bin_weights),
         _share_or_nan(outcome_sums, bin_weights),
     )
-    effective_counts: Any = np.nan_to_num(
-        _share_or_nan(bin_weights**2, squared_weights)
-    )  # no whole number of cases
+    # no whole number of cases
+    effective_counts: Any = np.nan_to_num(_share_or_nan(bin_weights**2, squared_weights))
     interval = metrics.clopper_pearson(
         np.nan_to_num(observed_rates) * effective_counts, effective_counts, level
     )

@@ -268,9 +268,8 @@ def _cost_interval(cell_counts: CellCounts, cell_prices: FloatArray, level: floa
         / np.maximum(sample_size - 1.0, 1.0)
     )
     half_width = stdtrit(np.maximum(sample_size - 1.0, 1.0), 1.0 - tail_mass) * standard_error
-    unseen_share = 1.0 - tail_mass ** (
-        1.0 / sample_size
-    )  # share up to which what no case showed may be there
+    # share up to which what no case showed may be there
+    unseen_share = 1.0 - tail_mass ** (1.0 / sample_size)
     has_no_spread = standard_error <= COST_ROUNDING * highest_cost
     lower_bound = np.where(
         has_no_spread,
@@ -447,9 +446,8 @@ def _paired_cost(
         return PairedCost(
             mean_gain, min(lower_bound, mean_gain), max(upper_bound, mean_gain), p_value
         )
-    unseen_share = 1.0 - tail_mass ** (
-        1.0 / n_cases
-    )  # share up to which cases that differ otherwise may be there
+    # share up to which cases that differ otherwise may be there
+    unseen_share = 1.0 - tail_mass ** (1.0 / n_cases)
     p_value = (
         min(1.0, 2.0 * (largest_difference / (abs(mean_gain) + largest_difference)) ** n_cases)
         if largest_difference

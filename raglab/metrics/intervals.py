@@ -197,9 +197,8 @@ def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
 
     def fewest(n_hits: int) -> int:
         """Least count of a population that draws so many hits with a chance above the tail."""
-        certain_count = stratum_size - (
-            n_drawn - n_hits
-        )  # the truth is in here for certain, and the chance grows
+        # the truth is in here for certain, and the chance grows
+        certain_count = stratum_size - (n_drawn - n_hits)
 
         def is_likely(count: int) -> bool:
             return _chance_of_hits(n_hits, n_drawn, stratum_size, count) > tail_mass

@@ -112,9 +112,10 @@ class MixTest(NamedTuple):
                 cells @ (cell_values * is_live[LABEL_OF_CELL])
                 for cell_values in (cell_losses, is_counted)
             )
+            # whole cases: rounding must not make one more of them
             n_errors, n_counted = (
                 np.ceil(weighed_count - _SMALLEST_TARGET) for weighed_count in exact_counts
-            )  # of whole cases
+            )
             return np.asarray(
                 binomial_p(n_counted - n_errors, n_counted, 1.0 - tested_rate)
                 if tests_below

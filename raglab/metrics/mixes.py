@@ -272,9 +272,8 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
         [stated_ends.get(label, (np.nan, np.nan))[end_index] for label in LABELS]
         for end_index in (0, 1)
     )
-    if (
-        lower_shares == upper_shares and abs(sum(lower_shares) - 1.0) <= _SHARE_SUM_TOLERANCE
-    ):  # rounded shares are no intervals
+    # rounded shares are no intervals
+    if lower_shares == upper_shares and abs(sum(lower_shares) - 1.0) <= _SHARE_SUM_TOLERANCE:
         lower_shares = upper_shares = [
             round(share / sum(lower_shares), _SHARE_DECIMALS) for share in lower_shares
         ]

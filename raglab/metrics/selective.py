@@ -385,9 +385,8 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
     if not simultaneous:
         return clopper_pearson(curve.k, curve.n, level)
     chosen_steps = np.arange(len(curve.n))
-    if (
-        len(chosen_steps) > BAND_STEPS
-    ):  # some at even distance in the root of `n`, the last among them
+    # some at even distance in the root of `n`, the last among them
+    if len(chosen_steps) > BAND_STEPS:
         step_marks = (np.arange(1, BAND_STEPS + 1) / BAND_STEPS) ** 2
         chosen_steps = np.unique(np.searchsorted(curve.n, curve.n[-1] * step_marks))
     chosen_lower, chosen_upper = clopper_pearson(
