@@ -33,7 +33,7 @@ from raglab.values import (
     TraceData,
     refuse,
 )
-from raglab.words.text import BITS, content_words, word_set
+from raglab.words.text import MASK_BITS, content_words, word_set
 
 
 class Plane(NamedTuple):
@@ -58,10 +58,10 @@ def item_planes(items: Sequence[Sequence[str]]) -> Iterator[Plane]:
     """
     lengths = np.fromiter(map(len, items), dtype=np.int64, count=len(items))
     longest = int(lengths.max(initial=0))
-    yield Plane(slice(None), items if longest <= BITS else [row[:BITS] for row in items])
-    for start in range(BITS, longest, BITS):
+    yield Plane(slice(None), items if longest <= MASK_BITS else [row[:MASK_BITS] for row in items])
+    for start in range(MASK_BITS, longest, MASK_BITS):
         rows = np.flatnonzero(lengths > start)
-        yield Plane(rows, [items[int(row)][start : start + BITS] for row in rows])
+        yield Plane(rows, [items[int(row)][start : start + MASK_BITS] for row in rows])
 
 
 def item_masks(
@@ -93,7 +93,7 @@ def full_masks(count: NDArray[np.integer[Any]], n_planes: int) -> BitArray:
       >>> full_masks(np.array([2, 65]), 2).tolist()
       [[3, 18446744073709551615], [0, 1]]
     """
-    parts = np.clip(count[None] - BITS * np.arange(n_planes)[:, None], 0, BITS)
+    parts = np.clip(count[None] - MASK_BITS * np.arange(n_planes)[:, None], 0, MASK_BITS)
     return np.array([[(1 << int(n)) - 1 for n in row] for row in parts], dtype=np.uint64)
 
 
@@ -118,8 +118,8 @@ def bit_masks(
     n_chunks = int(chunk.max(initial=-1)) + 1
     bits_by_item: dict[str, list[tuple[int, int]]] = {}
     for query, row in enumerate(items):
-        if len(row) > BITS:
-            rule = f"a query may name at most {BITS} entities, words or sources in one plane"
+        if len(row) > MASK_BITS:
+            rule = f"a query may name at most {MASK_BITS} entities, words or sources in one plane"
             refuse(rule, len(row), "take item_masks")
         for bit, item in enumerate(row):
             if item in holders:
@@ -208,7 +208,7 @@ def slot_labels(
         for must, mask in planes
     ]
     # as narrow as the number can be: the compiled kernel reads this table most
-    most = BITS * len(lacking)
+    most = MASK_BITS * len(lacking)
     return SlotLabels(
         missing=np.add.reduce(lacking, dtype=np.min_scalar_type(most))
         if len(lacking) > 1
@@ -279,7 +279,7 @@ def _keyword_share(places: IntArray, batch: CaseBatch, trace: TraceData) -> Floa
 
     1 where it has none (rule S2.7).
     """
-    words = [content_words(case.query, most=None) for case in batch.cases]
+    words = [content_words(case.query, max_words=None) for case in batch.cases]
     # only words that are asked for become bits
     vocabulary = {word for row in words for word in row}
     texts = [sorted(word_set(chunk.full_text) & vocabulary) for chunk in trace.chunks]

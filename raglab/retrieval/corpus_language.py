@@ -15,7 +15,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
 from raglab.values import TraceData
-from raglab.words.text import ENGLISH, is_foreign, split_code
+from raglab.words.text import ENGLISH_FUNCTION_WORDS, is_foreign, split_code
 from raglab.words.tokeniser import split_words
 
 LOOKED_AT = 2_000  # texts at most, a seeded sample of a corpus
@@ -58,7 +58,7 @@ def is_english(text: str) -> bool | None:
     words = [word for word in split_words(prose) if word.isalpha()]
     if len(words) < FEWEST:
         return None
-    return sum(word in ENGLISH for word in words) >= LEAST * len(words)
+    return sum(word in ENGLISH_FUNCTION_WORDS for word in words) >= LEAST * len(words)
 
 
 def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) -> None:
