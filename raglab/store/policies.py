@@ -131,7 +131,7 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
                 shown_value(stated),
             )
         for key, value in stated.items():
-            deep = key in packs.MERGED and isinstance(value, dict)
+            deep = key in packs.MERGED_KEYS and isinstance(value, dict)
             for path in (f"{key}.{name}" for name in value) if deep else (key,):
                 if path in origin:
                     raise input_error(
