@@ -33,7 +33,9 @@ from raglab.words.text import STOP_WORDS, sentences
 # F1 of a gold answer without values: wrong up to, right from, and from for one that is no sentence
 LOWER_F1, UPPER_F1, TERM_F1 = 0.0, 0.4, 0.6
 LARGEST_COMPARED_NUMBER = 1e15  # of a number that is compared by its value, else as it is written
-LONGEST_TERM_ANSWER = 5  # words of a gold answer that is no sentence: a right answer holds all of them
+LONGEST_TERM_ANSWER = (
+    5  # words of a gold answer that is no sentence: a right answer holds all of them
+)
 
 
 class AnswerMatch(IntEnum):
@@ -92,9 +94,13 @@ _MEASURE_UNITS = {
 }
 # signs of currencies by the key of their hundredths
 _HUNDREDTH_SIGNS = {
-    claim_words(word)[0].key: sign for sign, some in _COMPARISON_WORDS.hundredths.items() for word in some
+    claim_words(word)[0].key: sign
+    for sign, some in _COMPARISON_WORDS.hundredths.items()
+    for word in some
 }
-_YES_NO_WORDS = dict.fromkeys(_COMPARISON_WORDS.affirming, 1) | dict.fromkeys(_COMPARISON_WORDS.denying, -1)
+_YES_NO_WORDS = dict.fromkeys(_COMPARISON_WORDS.affirming, 1) | dict.fromkeys(
+    _COMPARISON_WORDS.denying, -1
+)
 _UNIT_WORDS = {
     *(
         word
@@ -109,13 +115,20 @@ _UNIT_WORDS = {
     "pm",
 }
 _MINUS_KEY = claim_words("minus")[0].key
-SENTENCE_START_NAME, PER_KIND, EACH_KIND = "first", "per", "each"  # kinds: names that begin a sentence; what is counted for
+# kinds: names that begin a sentence; what is counted for
+SENTENCE_START_NAME, PER_KIND, EACH_KIND = (
+    "first",
+    "per",
+    "each",
+)
 _WEEKDAYS = {day[:3]: day for day in _COMPARISON_WORDS.days[:7]}
 _RATE_UNITS = {word: unit for unit, some in _COMPARISON_WORDS.rates.items() for word in some}
 _REPLY_ENDS = r"(?:\s*[,.;:!]|$)"
 
 
-def _any_expression(word_patterns: Iterable[str], surrounding_frame: str = r"\b{}\b") -> re.Pattern[str]:
+def _any_expression(
+    word_patterns: Iterable[str], surrounding_frame: str = r"\b{}\b"
+) -> re.Pattern[str]:
     """Any of a language's expressions, in a frame."""
     return re.compile(surrounding_frame.replace("{}", expression(word_patterns)), re.IGNORECASE)
 
@@ -127,8 +140,12 @@ _REPLIES = {
 }
 _YES_QUESTION = _any_expression(_COMPARISON_WORDS.asks, r"\W*{}\b")
 _RESTRICTS = _any_expression(_COMPARISON_WORDS.restricts)
-_DOUBT_WORDS = _any_expression(_COMPARISON_WORDS.past, r"\b{}")  # a value that is stated to be none, or not any more
-_ASKED_BOUNDS = {-1: _any_expression(_COMPARISON_WORDS.until, r"\W*{}\b"), 1: _any_expression(_COMPARISON_WORDS.since, r"\W*{}\b")}
+# a value that is stated to be none, or not any more
+_DOUBT_WORDS = _any_expression(_COMPARISON_WORDS.past, r"\b{}")
+_ASKED_BOUNDS = {
+    -1: _any_expression(_COMPARISON_WORDS.until, r"\W*{}\b"),
+    1: _any_expression(_COMPARISON_WORDS.since, r"\W*{}\b"),
+}
 _COUNTED_FOR = {
     kind: _any_expression(some, r"\b{}\s+([^\W\d_]+)")
     for kind, some in ((PER_KIND, _COMPARISON_WORDS.per), (EACH_KIND, _COMPARISON_WORDS.each))
@@ -150,13 +167,17 @@ _CODE_SHAPES = re.compile(
     re.IGNORECASE,
 )
 # a number with what is written to it is no code: `20kg`, `1st`, `2m`, `45-minute`
-_NUMBER_NOT_CODE = re.compile(rf"\d[\d.,]*[-/]?(?:[a-z]{{3,}}|{any_of(_UNIT_WORDS)})?", re.IGNORECASE)
+_NUMBER_NOT_CODE = re.compile(
+    rf"\d[\d.,]*[-/]?(?:[a-z]{{3,}}|{any_of(_UNIT_WORDS)})?", re.IGNORECASE
+)
 _DAY_OF_MONTH = re.compile(
     rf"\b(?P<d1>\d{{1,2}})(?:{_DAY_ENDINGS})?\s+(?:of\s+)?(?P<m1>{_MONTH_NAMES})\b"
     rf"|\b(?P<m2>{_MONTH_NAMES})\.?\s+(?P<d2>\d{{1,2}})(?:{_DAY_ENDINGS})?\b(?![:.]\d)",
     re.IGNORECASE,
 )
-_NOON_MINUTES = dict.fromkeys(_COMPARISON_WORDS.noon, 720) | dict.fromkeys(_COMPARISON_WORDS.midnight, 0)
+_NOON_MINUTES = dict.fromkeys(_COMPARISON_WORDS.noon, 720) | dict.fromkeys(
+    _COMPARISON_WORDS.midnight, 0
+)
 _TIME_OF_DAY = re.compile(
     r"\b(?P<hour>\d{1,2})(?:[:.h](?P<minute>[0-5]\d))?\s?(?P<half>[ap])\.?m\b\.?"
     r"|\b(?P<hour24>\d{1,2})(?::|h\s?)(?P<minute24>[0-5]\d)\b"
@@ -179,7 +200,11 @@ _HALF_DAY = re.compile(
     re.IGNORECASE,
 )
 _CAPITAL_WORD = re.compile(r"[^\W\d_](?:[^\W_]|['’](?=\w))*")
-_OPENING_MARKS, _SENTENCE_STOPS = " \t\"'“”«»([*_-–", (".", "!", "?", ":", ";", "\n")  # before a sentence begins
+# before a sentence begins
+_OPENING_MARKS, _SENTENCE_STOPS = (
+    " \t\"'“”«»([*_-–",
+    (".", "!", "?", ":", ";", "\n"),
+)
 SENTENCE_START_DISTANCE = 8  # characters before a word in which they are looked for
 _NAME_JOINT = re.compile(rf"\s(?:& |(?:{any_of(LANGUAGES.words.joining)}) )?|, | ?[-–/+] ?")
 _NO_NAMES = STOP_WORDS.union(
@@ -196,7 +221,9 @@ _REFUSALS = [f"~{name}" for name in ("allow", "cover", "accept", "mandatory", "p
 # poles that bounds of numbers speak of, which `bounds` compares
 _BOUND_POLES = {f"~{name}" for name in ("more", "early", "maximum")}
 _BRACKETS = re.compile(r"\([^()]*\)")
-_CLAUSE_PARTS = re.compile(rf"[,;]|\b(?:{any_of([*LANGUAGES.words.joining, *LANGUAGES.words.parting])})\b")
+_CLAUSE_PARTS = re.compile(
+    rf"[,;]|\b(?:{any_of([*LANGUAGES.words.joining, *LANGUAGES.words.parting])})\b"
+)
 
 
 def answer_match(
@@ -234,8 +261,14 @@ def answer_match(
 
 def _gold_match(answer: str, gold_answer: str, question: str, headings: str) -> AnswerMatch:
     """Whether an answer says what a gold answer says."""
-    answer_facts, gold_facts, question_facts = text_facts(answer), text_facts(gold_answer), text_facts(question)
-    if answer_facts.values == gold_facts.values and _plain_words(answer) == _plain_words(gold_answer):
+    answer_facts, gold_facts, question_facts = (
+        text_facts(answer),
+        text_facts(gold_answer),
+        text_facts(question),
+    )
+    if answer_facts.values == gold_facts.values and _plain_words(answer) == _plain_words(
+        gold_answer
+    ):
         return AnswerMatch.right
     agreement = 0
     if _YES_QUESTION.match(question):
@@ -243,7 +276,9 @@ def _gold_match(answer: str, gold_answer: str, question: str, headings: str) -> 
     if agreement < 0 or not (answer_facts.keys or answer_facts.yes):
         return AnswerMatch.wrong
     asked_values = frozenset(
-        value for value in gold_facts.values - question_facts.values if not _is_named(value, question_facts)
+        value
+        for value in gold_facts.values - question_facts.values
+        if not _is_named(value, question_facts)
     )
     if not asked_values and not gold_facts.content - question_facts.content:
         asked_values = gold_facts.values
@@ -257,17 +292,29 @@ def _gold_match(answer: str, gold_answer: str, question: str, headings: str) -> 
     is_echo &= not gold_facts.content <= answer_facts.content
     if is_echo and not gold_facts.content <= question_facts.content:
         return AnswerMatch.wrong
-    words_match = _match_words(answer_facts, gold_facts, question_facts, opposes=opposes, is_sentence=is_sentence)
+    words_match = _match_words(
+        answer_facts, gold_facts, question_facts, opposes=opposes, is_sentence=is_sentence
+    )
     # yes and no may be said in words that share nothing
-    may_differ_in_words = words_match == AnswerMatch.wrong and not opposes and _YES_QUESTION.match(question)
+    may_differ_in_words = (
+        words_match == AnswerMatch.wrong and not opposes and _YES_QUESTION.match(question)
+    )
     return AnswerMatch.undecided if may_differ_in_words else words_match
 
 
 def _match_words(
-    answer_facts: Facts, gold_facts: Facts, question_facts: Facts, *, opposes: bool, is_sentence: bool
+    answer_facts: Facts,
+    gold_facts: Facts,
+    question_facts: Facts,
+    *,
+    opposes: bool,
+    is_sentence: bool,
 ) -> AnswerMatch:
     """Whether an answer holds the words of a gold answer without values."""
-    new_words, new_gold_words = answer_facts.content - question_facts.content, gold_facts.content - question_facts.content
+    new_words, new_gold_words = (
+        answer_facts.content - question_facts.content,
+        gold_facts.content - question_facts.content,
+    )
     if not new_gold_words:  # all words of the gold answer are the question's
         new_words, new_gold_words = answer_facts.content, gold_facts.content
     n_shared = len(new_words & new_gold_words)
@@ -277,8 +324,14 @@ def _match_words(
         is_wrong = words_f1 <= LOWER_F1 and not gold_facts.content <= question_facts.content
         return AnswerMatch.wrong if is_wrong else AnswerMatch.undecided
     if opposes:
-        return AnswerMatch.undecided if answer_facts.restricts or gold_facts.restricts else AnswerMatch.wrong
-    is_right = new_gold_words <= new_words if is_term else answer_facts.negates == gold_facts.negates
+        return (
+            AnswerMatch.undecided
+            if answer_facts.restricts or gold_facts.restricts
+            else AnswerMatch.wrong
+        )
+    is_right = (
+        new_gold_words <= new_words if is_term else answer_facts.negates == gold_facts.negates
+    )
     return AnswerMatch.right if is_right else AnswerMatch.undecided
 
 
@@ -286,7 +339,11 @@ def _match_values(
     answer: str, gold_answer: str, question: str, asked_values: frozenset[Value], *, is_echo: bool
 ) -> AnswerMatch:
     """Whether an answer holds the values of a gold answer and no others in their place."""
-    answer_facts, gold_facts, question_facts = text_facts(answer), text_facts(gold_answer), text_facts(question)
+    answer_facts, gold_facts, question_facts = (
+        text_facts(answer),
+        text_facts(gold_answer),
+        text_facts(question),
+    )
     has_codes = any(value.kind == "code" for value in answer_facts.values | gold_facts.values)
     answer_letters = _joined_letters(answer) if has_codes else ""
     missing_values = {
@@ -298,15 +355,23 @@ def _match_values(
     }
     value_kinds = {_PLAIN_KIND.get(value.kind, value.kind) for value in missing_values}
     if missing_values and (
-        is_echo or not value_kinds.isdisjoint(_further_kinds(answer_facts, gold_facts, question_facts, gold_answer, counts_names=True))
+        is_echo
+        or not value_kinds.isdisjoint(
+            _further_kinds(answer_facts, gold_facts, question_facts, gold_answer, counts_names=True)
+        )
     ):
         return AnswerMatch.wrong
     facts_without_brackets = text_facts(_BRACKETS.sub(" ", answer))
-    value_kinds = {PER_KIND, *(_PLAIN_KIND.get(value.kind, value.kind) for value in gold_facts.values)}
+    value_kinds = {
+        PER_KIND,
+        *(_PLAIN_KIND.get(value.kind, value.kind) for value in gold_facts.values),
+    }
     asked_bounds = gold_facts.bounds or question_facts.bounds
     has_doubts = (
         missing_values
-        or not value_kinds.isdisjoint(_further_kinds(facts_without_brackets, gold_facts, question_facts, gold_answer))
+        or not value_kinds.isdisjoint(
+            _further_kinds(facts_without_brackets, gold_facts, question_facts, gold_answer)
+        )
         or (asked_bounds and answer_facts.bounds and asked_bounds.isdisjoint(answer_facts.bounds))
         or (answer_facts.doubts and not gold_facts.doubts)
         or _opposes(answer_facts, gold_facts, _BOUND_POLES)
@@ -317,17 +382,29 @@ def _match_values(
 
 
 def _further_kinds(
-    answer_facts: Facts, gold_facts: Facts, question_facts: Facts, gold_answer: str, *, counts_names: bool = False
+    answer_facts: Facts,
+    gold_facts: Facts,
+    question_facts: Facts,
+    gold_answer: str,
+    *,
+    counts_names: bool = False,
 ) -> set[str]:
     """Kinds of the values that a text states and neither gold answer nor question.
 
     counts_names: whether names that begin a sentence count.
     """
-    gold_letters = _joined_letters(gold_answer) if any(value.kind == "code" for value in answer_facts.values) else ""
+    gold_letters = (
+        _joined_letters(gold_answer)
+        if any(value.kind == "code" for value in answer_facts.values)
+        else ""
+    )
     return {
-        _PLAIN_KIND[value.kind] if counts_names and value.kind == SENTENCE_START_NAME else value.kind
+        _PLAIN_KIND[value.kind]
+        if counts_names and value.kind == SENTENCE_START_NAME
+        else value.kind
         for value in answer_facts.values - gold_facts.values - question_facts.values
-        if value.key not in gold_letters and not (_is_named(value, gold_facts) or _is_named(value, question_facts))
+        if value.key not in gold_letters
+        and not (_is_named(value, gold_facts) or _is_named(value, question_facts))
     }
 
 
@@ -335,16 +412,24 @@ def _joined_letters(text: str) -> str:
     return "".join(re.findall(r"[^\W_]+", text)).casefold()
 
 
-def _stands_elsewhere(answer: str, asked_values: frozenset[Value], gold_facts: Facts, question_facts: Facts) -> bool:
+def _stands_elsewhere(
+    answer: str, asked_values: frozenset[Value], gold_facts: Facts, question_facts: Facts
+) -> bool:
     """Whether the values stand in a clause of another matter than the question's."""
     clauses = (clause for sentence in sentences(answer) for clause in sentence.split(";"))
-    clause_facts = [(facts_of_clause, len(facts_of_clause.content & question_facts.content)) for facts_of_clause in map(text_facts, clauses)]
+    clause_facts = [
+        (facts_of_clause, len(facts_of_clause.content & question_facts.content))
+        for facts_of_clause in map(text_facts, clauses)
+    ]
     clauses_with_values = [
         (facts_of_clause, n_shared)
         for facts_of_clause, n_shared in clause_facts
-        if asked_values & facts_of_clause.values or any(_is_named(value, facts_of_clause) for value in asked_values)
+        if asked_values & facts_of_clause.values
+        or any(_is_named(value, facts_of_clause) for value in asked_values)
     ]
-    if not clauses_with_values or max(shared_count for _, shared_count in clauses_with_values) < max(shared_count for _, shared_count in clause_facts):
+    if not clauses_with_values or max(
+        shared_count for _, shared_count in clauses_with_values
+    ) < max(shared_count for _, shared_count in clause_facts):
         return bool(clauses_with_values)
     asked_names = {value.key for value in question_facts.values if value.kind == "name"}
     return bool(asked_names) and any(
@@ -361,7 +446,10 @@ _PLAIN_KIND = {SENTENCE_START_NAME: "name"}
 
 def _is_named(value: Value, facts: Facts) -> bool:
     """Whether a value is a name, or what is counted for, that a text holds in any place."""
-    return value.kind in {"name", SENTENCE_START_NAME, PER_KIND, EACH_KIND} and value.key in facts.words
+    return (
+        value.kind in {"name", SENTENCE_START_NAME, PER_KIND, EACH_KIND}
+        and value.key in facts.words
+    )
 
 
 @lru_cache(maxsize=1 << 14)
@@ -372,7 +460,10 @@ def text_facts(text: str) -> Facts:
     for pattern, spelt_value in _SPELLINGS:
         plain_text = pattern.sub(spelt_value, plain_text)
     text_values: set[Value] = set()
-    remaining_text = _take_days(_take_codes(_take_times(_take_dates(plain_text, text_values), text_values), text_values), text_values)
+    remaining_text = _take_days(
+        _take_codes(_take_times(_take_dates(plain_text, text_values), text_values), text_values),
+        text_values,
+    )
     text_values |= {
         Value(value_kind, _plain_name(value_match[1]))
         for value_kind, pattern in _COUNTED_FOR.items()
@@ -392,14 +483,20 @@ def text_facts(text: str) -> Facts:
             if word.kind not in _IDLE_KINDS and word.key not in _NO_KEYS
         ),
         frozenset(plain_words),
-        _YES_NO_WORDS.get(plain_words[0], 0) if plain_words and is_reply and plain_words[0] in _YES_NO_WORDS else _reply_sign(plain_text),
+        _YES_NO_WORDS.get(plain_words[0], 0)
+        if plain_words and is_reply and plain_words[0] in _YES_NO_WORDS
+        else _reply_sign(plain_text),
         _RESTRICTS.search(plain_text) is not None,
         _DOUBT_WORDS.search(plain_text) is not None,
         frozenset(
             (1 if bound_match["above"] else -1) * (-1 if bound_match["no"] else 1)
             for bound_match in _BOUND_PHRASE.finditer(plain_text)
         )
-        | {bound_sign for bound_sign, bound_opening in _ASKED_BOUNDS.items() if is_question and bound_opening.match(plain_text)},
+        | {
+            bound_sign
+            for bound_sign, bound_opening in _ASKED_BOUNDS.items()
+            if is_question and bound_opening.match(plain_text)
+        },
         sum(word.kind == NEGATION for word in claim_words(plain_text)),
     )
 
@@ -407,7 +504,11 @@ def text_facts(text: str) -> Facts:
 def _take_dates(text: str, text_values: set[Value]) -> str:
     """The text without its dates, whose days, months and years go to the values."""
     for written_date in reversed([*dates_in(text)]):
-        day_or_month = ("day", f"{written_date.month}-{written_date.day}") if written_date.day else ("month", str(written_date.month))
+        day_or_month = (
+            ("day", f"{written_date.month}-{written_date.day}")
+            if written_date.day
+            else ("month", str(written_date.month))
+        )
         text_values |= {Value("year", str(written_date.year)), Value(*day_or_month)}
         text = f"{text[: written_date.start]} , {text[written_date.end :]}"
     return text
@@ -421,7 +522,8 @@ def _take_times(text: str, text_values: set[Value]) -> str:
             minutes = _NOON_MINUTES[time_match["noon"].lower()]
         else:
             hour, minute = (
-                int(time_match[group_name] or time_match[f"{group_name}24"] or 0) for group_name in ("hour", "minute")
+                int(time_match[group_name] or time_match[f"{group_name}24"] or 0)
+                for group_name in ("hour", "minute")
             )
             half_day = (time_match["half"] or "").lower()
             minutes = (hour % 12 + 12 * (half_day == "p") if half_day else hour) * 60 + minute
@@ -436,7 +538,11 @@ def _take_codes(text: str, text_values: set[Value]) -> str:
 
     def taken(code_match: re.Match[str]) -> str:
         code_kind, code_text = code_match.lastgroup or "", code_match[0].casefold()
-        if code_kind == "code" and _NUMBER_NOT_CODE.fullmatch(code_text) and not code_text.isdigit():
+        if (
+            code_kind == "code"
+            and _NUMBER_NOT_CODE.fullmatch(code_text)
+            and not code_text.isdigit()
+        ):
             return re.sub("[-/]", " ", code_match[0])
         if code_kind == "phone":
             if len(phone_digits := re.sub(r"\D", "", code_text)) < 7:
@@ -479,10 +585,16 @@ def _quantities(words: Sequence[Word]) -> Iterator[Value]:
             yield Value("month", word.key[1:])
         elif quantity is None:
             yield Value("code", word.key)
-        elif word_before.kind == UNIT != word_after.kind and padded_words[word_index - 2].kind == NUMBER:
+        elif (
+            word_before.kind == UNIT != word_after.kind
+            and padded_words[word_index - 2].kind == NUMBER
+        ):
             continue  # the pence of two pounds fifty
         else:
-            if [following_word.key for following_word in padded_words[word_index + 1 : word_index + 4]] == ["and", "a", "half"]:
+            if [
+                following_word.key
+                for following_word in padded_words[word_index + 1 : word_index + 4]
+            ] == ["and", "a", "half"]:
                 quantity, word_after = quantity + 0.5, padded_words[word_index + 4]
             quantity = -quantity if word_before.key == _MINUS_KEY else quantity
             yield _quantity(quantity, word_before, word_after, padded_words[word_index + 2])
@@ -490,13 +602,19 @@ def _quantities(words: Sequence[Word]) -> Iterator[Value]:
 
 def _quantity(quantity: float, word_before: Word, word_after: Word, last_word: Word) -> Value:
     """A number with the words beside it."""
-    unit_sign = next((unit_word.key for unit_word in (word_after, word_before) if unit_word.kind == UNIT), "")
+    unit_sign = next(
+        (unit_word.key for unit_word in (word_after, word_before) if unit_word.kind == UNIT), ""
+    )
     if word_after.key in _HUNDREDTH_SIGNS:
-        return Value("amount", f"{_HUNDREDTH_SIGNS[word_after.key]}{canonical_value(quantity / 100)}")
+        return Value(
+            "amount", f"{_HUNDREDTH_SIGNS[word_after.key]}{canonical_value(quantity / 100)}"
+        )
     if unit_sign:
         pence = _key_number(last_word.key) if word_after.kind == UNIT and unit_sign != "%" else None
         quantity += 0.0 if pence is None or last_word.kind != NUMBER else pence / 100
-        return Value("percent" if unit_sign == "%" else "amount", f"{unit_sign}{canonical_value(quantity)}")
+        return Value(
+            "percent" if unit_sign == "%" else "amount", f"{unit_sign}{canonical_value(quantity)}"
+        )
     if word_after.key in _MEASURE_UNITS:
         unit_kind, unit_factor = _MEASURE_UNITS[word_after.key]
         return Value(unit_kind, canonical_value(quantity * unit_factor))
@@ -518,18 +636,31 @@ def _name_values(text: str) -> Iterator[Value]:
     capital_words = [*_CAPITAL_WORD.finditer(text)]
     for word_index, word_match in enumerate(capital_words):
         plain_name = _plain_name(word_match[0])
-        text_before = text[max(0, word_match.start() - SENTENCE_START_DISTANCE) : word_match.start()].rstrip(_OPENING_MARKS)
-        begins_sentence = text_before.endswith(_SENTENCE_STOPS) or (not text_before and word_match.start() <= SENTENCE_START_DISTANCE)
-        is_no_name = plain_name in _MEASURE_UNITS or (plain_name in _NO_NAMES and (len(plain_name) > 1 or begins_sentence))
+        text_before = text[
+            max(0, word_match.start() - SENTENCE_START_DISTANCE) : word_match.start()
+        ].rstrip(_OPENING_MARKS)
+        begins_sentence = text_before.endswith(_SENTENCE_STOPS) or (
+            not text_before and word_match.start() <= SENTENCE_START_DISTANCE
+        )
+        is_no_name = plain_name in _MEASURE_UNITS or (
+            plain_name in _NO_NAMES and (len(plain_name) > 1 or begins_sentence)
+        )
         if not word_match[0][0].isupper() or is_no_name or plain_name == "i":
             continue
         name_kind = "name"
         if begins_sentence and not word_match[0][1:].isupper():
             following_name = next(
-                (next_word for next_word in capital_words[word_index + 1 : word_index + 3] if next_word[0][0].isupper()), None
+                (
+                    next_word
+                    for next_word in capital_words[word_index + 1 : word_index + 3]
+                    if next_word[0][0].isupper()
+                ),
+                None,
             )
             text_between = text[word_match.end() : following_name.start()] if following_name else ""
-            if len(capital_words) > 1 and not (following_name and _NAME_JOINT.fullmatch(text_between)):
+            if len(capital_words) > 1 and not (
+                following_name and _NAME_JOINT.fullmatch(text_between)
+            ):
                 continue
             name_kind = SENTENCE_START_NAME
         yield Value(name_kind, plain_name)
@@ -546,12 +677,21 @@ def _plain_name(word: str) -> str:
     plain_word = plain_word.removesuffix("s") if len(plain_word) > 4 else plain_word
     plain_word = _RATE_UNITS.get(plain_word, plain_word)
     weekday = _WEEKDAYS.get(plain_word[:3], "")
-    return weekday if weekday.startswith(plain_word) or plain_word in {"tues", "thurs"} else plain_word
+    return (
+        weekday if weekday.startswith(plain_word) or plain_word in {"tues", "thurs"} else plain_word
+    )
 
 
 def _reply_sign(text: str) -> int:
     """1 or -1 where a text begins with a short yes or no in other words, else 0."""
-    return next((answer_sign for answer_sign, reply_opening in _REPLIES.items() if reply_opening.match(text)), 0)
+    return next(
+        (
+            answer_sign
+            for answer_sign, reply_opening in _REPLIES.items()
+            if reply_opening.match(text)
+        ),
+        0,
+    )
 
 
 def _says_yes(facts: Facts, query: Facts) -> int:
@@ -559,7 +699,11 @@ def _says_yes(facts: Facts, query: Facts) -> int:
     if facts.yes or facts.restricts:
         return facts.yes
     query_signs = dict(query.keys)
-    shared_signs = [word_sign * query_signs[word_key] for word_key, word_sign in facts.keys if word_key in query_signs]
+    shared_signs = [
+        word_sign * query_signs[word_key]
+        for word_key, word_sign in facts.keys
+        if word_key in query_signs
+    ]
     if len(shared_signs) * 2 < len(query_signs) or not shared_signs:
         return 0
     if min(shared_signs) < 0 or (facts.negates and not query.negates):
@@ -569,7 +713,11 @@ def _says_yes(facts: Facts, query: Facts) -> int:
 
 def _opposes(answer_facts: Facts, gold_facts: Facts, ignored_keys: Iterable[str] = ()) -> bool:
     """Whether a word of both is negated, or stands for its opposite, in one of them."""
-    return any((word_key, -word_sign) in answer_facts.keys for word_key, word_sign in gold_facts.keys if word_key not in ignored_keys)
+    return any(
+        (word_key, -word_sign) in answer_facts.keys
+        for word_key, word_sign in gold_facts.keys
+        if word_key not in ignored_keys
+    )
 
 
 def _swaps(answer: str, gold_answer: str) -> bool:
@@ -577,7 +725,8 @@ def _swaps(answer: str, gold_answer: str) -> bool:
     answer_companions, gold_companions = _companions(answer), _companions(gold_answer)
     gold_values = frozenset().union(*gold_companions.values())
     return any(
-        answer_companions[companion_word] & gold_values and not answer_companions[companion_word] & companion_values
+        answer_companions[companion_word] & gold_values
+        and not answer_companions[companion_word] & companion_values
         for companion_word, companion_values in gold_companions.items()
         if companion_word in answer_companions and companion_word not in gold_values
     )
@@ -586,7 +735,9 @@ def _swaps(answer: str, gold_answer: str) -> bool:
 def _companions(text: str) -> dict[str, frozenset[str]]:
     """Numbers, without any the names, that stand in one part of a text with each word."""
     part_words = [claim_words(part) for part in _CLAUSE_PARTS.split(text)]
-    companion_kind = NUMBER if any(word.kind == NUMBER for part in part_words for word in part) else NAME
+    companion_kind = (
+        NUMBER if any(word.kind == NUMBER for part in part_words for word in part) else NAME
+    )
     values_by_word: dict[str, frozenset[str]] = {}
     for part in part_words:
         part_values = frozenset(word.key for word in part if word.kind == companion_kind)

@@ -424,8 +424,8 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
         ) from None
     if unread_names := _unread_entries(stated, pack):
         warn_user(
-            f"{where(unread_names[0])}: nothing reads {', '.join(unread_names)}; correct the names, "
-            "or remove the entries."
+            f"{where(unread_names[0])}: nothing reads {', '.join(unread_names)}; correct the "
+            "names, or remove the entries."
         )
     return pack
 

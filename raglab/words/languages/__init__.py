@@ -35,7 +35,7 @@ class Section(SimpleNamespace):
 
 
 class Language(Section):
-    """A language, or several of them taken together, with the entries of `LANGUAGE`."""
+    """A language, or several of them taken together, with the entries of `LANGUAGE_FORM`."""
 
 
 def words(value: object) -> tuple[str, ...]:
@@ -51,11 +51,9 @@ def words(value: object) -> tuple[str, ...]:
 def patterns(value: object) -> tuple[str, ...]:
     """An expression, or a list of them; each must compile."""
     expressions = words([value] if isinstance(value, str) else value)
-    rule = (
-        f"an expression must be a regular one, and must have at most {LONGEST_PATTERN} characters"
-    )
+    rule = f"an expression must be a regular one, and must have at most {MAX_PATTERN_LENGTH} characters"
     for pattern in expressions:
-        problem = f"{len(pattern)} characters" if len(pattern) > LONGEST_PATTERN else ""
+        problem = f"{len(pattern)} characters" if len(pattern) > MAX_PATTERN_LENGTH else ""
         try:
             re.compile("" if problem else pattern)
         except re.error as error:
@@ -98,70 +96,74 @@ def poles(value: object) -> Section:
 Kind: TypeAlias = Callable[[object], Any] | dict[Any, Any]
 
 
-def _all(kind: Kind, names: str) -> dict[str, Any]:
+def _same_kind(kind: Kind, names: str) -> dict[str, Any]:
     return dict.fromkeys(names.split(), kind)
 
 
 # What a language may hold.
-LANGUAGE: dict[str, Any] = {
+LANGUAGE_FORM: dict[str, Any] = {
     "name": plain_text,
     "words": {
-        **_all(
+        **_same_kind(
             words,
             "stop small speaker parting parting_numbers leaning joining particles titles asking "
             "duties",
         ),
         "adverbs": patterns,
     },
-    "sentences": _all(words, "never_last seldom_last before_codes starters"),
-    **_all(months, "months months_short"),
+    "sentences": _same_kind(words, "never_last seldom_last before_codes starters"),
+    **_same_kind(months, "months months_short"),
     "months_or_words": words,
     "numerals": {
-        **_all({int: words}, "numbers scales inside suffixes money_suffixes"),
-        **_all(words, "joins_hundreds joins_tens endings counts"),
+        **_same_kind({int: words}, "numbers scales inside suffixes money_suffixes"),
+        **_same_kind(words, "joins_hundreds joins_tens endings counts"),
     },
     "quantities": {
-        **_all({str: words}, "currencies currencies_beside_figures units"),
-        **_all(words, "percent missing nil unlimited"),
-        **_all(
+        **_same_kind({str: words}, "currencies currencies_beside_figures units"),
+        **_same_kind(words, "percent missing nil unlimited"),
+        **_same_kind(
             patterns, "below above between joints articles of_dates of_money older newer stated"
         ),
     },
     "negation": {
-        **_all(words, "negators with_particle particles numbering names contracted contracted_as"),
+        **_same_kind(
+            words, "negators with_particle particles numbering names contracted contracted_as"
+        ),
         "not_before": {str: words},
         "irregular": {str: plain_text},
     },
     "opposites": {str: poles},
     "no_answer": {
         "words": {str: plain_text},
-        **_all(patterns, "openers unable silent concludes turns preambles labels examples sources"),
+        **_same_kind(
+            patterns, "openers unable silent concludes turns preambles labels examples sources"
+        ),
     },
     "answers": {"words": {str: plain_text}, "asked": {str: patterns}, "dates": patterns},
     "comparison": {
-        **_all(words, "affirming denying noon midnight days ordinals firms"),
-        **_all(patterns, "affirms denies asks restricts past until since per each"),
-        **_all({str: words}, "measures hundredths rates"),
+        **_same_kind(words, "affirming denying noon midnight days ordinals firms"),
+        **_same_kind(patterns, "affirms denies asks restricts past until since per each"),
+        **_same_kind({str: words}, "measures hundredths rates"),
         "spellings": {str: plain_text},
     },
     "intent": {"words": {str: plain_text}, "rules": {str: patterns}},
     "tables": {
         "words": {str: plain_text},
         "operations": {str: patterns},
-        **_all(patterns, "operating totals parts later earlier unit time share money"),
+        **_same_kind(patterns, "operating totals parts later earlier unit time share money"),
     },
     "texts": {str: plain_text},
 }
-_EMPTY = {words: (), patterns: (), months: ((),) * 12}  # of what a file leaves out
-_NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
-LONGEST_PATTERN = 2_000  # characters of an expression as a file states it
-LONGEST_SOURCE = 200_000  # characters of a file, four times the longest of ours
-LONGEST_EXPRESSION = 200_000  # characters of several together, their names replaced
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
+_EMPTY_VALUES = {words: (), patterns: (), months: ((),) * 12}  # of what a file leaves out
+_CAPITAL_NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
+MAX_PATTERN_LENGTH = 2_000  # characters of an expression as a file states it
+MAX_SOURCE_LENGTH = 200_000  # characters of a file, four times the longest of ours
+MAX_EXPRESSION_LENGTH = 200_000  # characters of several together, their names replaced
+_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
 
 
 # any value of a language
-def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  # noqa: ANN401
+def _language_entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  # noqa: ANN401
     """Value of an entry by its kind.
 
     What breaks a rule goes to the problems, each with its place and remedy.
@@ -169,7 +171,7 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
     inside = f"{place}." if place else ""
     try:
         if callable(kind):
-            return _EMPTY[kind] if value is None and kind in _EMPTY else kind(value)
+            return _EMPTY_VALUES[kind] if value is None and kind in _EMPTY_VALUES else kind(value)
         mapping = {} if value is None else value
         if not isinstance(mapping, dict):
             msg = f"entries must be `name: value` each, got {value!r}"
@@ -185,7 +187,7 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
             if type(key) is not key_type
         ]
         return {
-            key: _entry(item, kind[key_type], f"{inside}{key}", problems)
+            key: _language_entry(item, kind[key_type], f"{inside}{key}", problems)
             for key, item in mapping.items()
         }
     problems += [
@@ -194,7 +196,7 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
         if name not in kind
     ]
     entries = {
-        name: _entry(mapping.get(name), part, f"{inside}{name}", problems)
+        name: _language_entry(mapping.get(name), part, f"{inside}{name}", problems)
         for name, part in kind.items()
     }
     return (Section if place else Language)(**entries)
@@ -218,11 +220,11 @@ def parse_language(source: str, where: str, loader: Any = yaml.SafeLoader) -> La
     """
     problems: list[str] = []
     try:
-        if len(source) > LONGEST_SOURCE:
-            problems.append(f"a language must have at most {LONGEST_SOURCE:,} characters.")
+        if len(source) > MAX_SOURCE_LENGTH:
+            problems.append(f"a language must have at most {MAX_SOURCE_LENGTH:,} characters.")
         else:
             stated = yaml.load(source, loader) or []  # noqa: S506 - a safe loader
-            language: Language = _entry(stated, LANGUAGE, "", problems)
+            language: Language = _language_entry(stated, LANGUAGE_FORM, "", problems)
     except Exception as error:  # noqa: BLE001 - a hostile text makes a loader raise anything
         problems.append(f"a language must be YAML, got {' '.join(str(error).split())[:200]}.")
     if problems:
@@ -281,18 +283,18 @@ def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) 
     # What a name stands for may hold other names, in any order; one that holds itself would grow
     # for ever.
     steps = 0
-    while held := [name for name in words if re.search(_NAME.format(name), joined)]:
-        joined = re.sub(_NAME.format(held[0]), words[held[0]].replace("\\", r"\\"), joined)
+    while held := [name for name in words if re.search(_CAPITAL_NAME.format(name), joined)]:
+        joined = re.sub(_CAPITAL_NAME.format(held[0]), words[held[0]].replace("\\", r"\\"), joined)
         steps += 1
-        if len(joined) > LONGEST_EXPRESSION or steps > len(words) ** 2:
-            rule = f"words must stand for at most {LONGEST_EXPRESSION:,} characters"
+        if len(joined) > MAX_EXPRESSION_LENGTH or steps > len(words) ** 2:
+            rule = f"words must stand for at most {MAX_EXPRESSION_LENGTH:,} characters"
             refuse(f"{rule}, and not for themselves", held[0], "correct it")
     return joined
 
 
 BY_NAME: Mapping[str, Language] = {  # as their files beside this module are named
     path.name.removesuffix(".yaml"): parse_language(
-        path.read_text(encoding="utf-8"), path.name, _LOADER
+        path.read_text(encoding="utf-8"), path.name, _YAML_LOADER
     )
     for path in sorted(files(__name__).iterdir(), key=lambda path: path.name)
     if path.name.endswith(".yaml")
