@@ -16,8 +16,8 @@ from raglab import metrics
 from raglab.displays.boundary import (
     BOTH_THRESHOLDS,
     CASE_GROUPS,
-    NO_THRESHOLD,
     LOWER_THRESHOLD,
+    NO_THRESHOLD,
     DecisionBoundaryDisplay,
     decision_boundary,
     zone_counts,

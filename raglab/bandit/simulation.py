@@ -605,7 +605,7 @@ def run(
     replication_sizes = list(enumerate(replication_blocks(replications)))
     block_settings = {
         "engine": engine,
-        "work": float(rounds * replications),
+        "n_choices": float(rounds * replications),
         "initial": first_state,
     }
     block_arguments = (

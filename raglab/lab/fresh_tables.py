@@ -196,7 +196,7 @@ def table_arms(
         if world.delay is not None and np.ndim(met.delay):
             met = met._replace(delay=world.delay.reshape(len(world.mask), -1)[:, 0][case])
         rng = stream(seed, block, POLICY_STREAM)
-        how: dict[str, Any] = {"work": work, "engine": engine, "initial": first}
+        how: dict[str, Any] = {"n_choices": work, "engine": engine, "initial": first}
         yield part, met, block_arms(bandit, met, world, rng, **how)
         start += size
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import (
-    BLANKS,
+    NUMBER_BLANKS,
     any_of,
     bound_opening,
     currencies,
@@ -92,7 +92,7 @@ _SCALE_OF = {  # from a thousand on: a hundred stands inside a number
     for word, scale in words.items()
     if scale >= 1000
 }
-_BLANK = f"[{BLANKS}]"
+_BLANK = f"[{NUMBER_BLANKS}]"
 _SIGNS = any_of([word for word in CURRENCY_OF if not word.isalpha()])
 _CODES = any_of([word for word in CURRENCY_OF if word.isalpha()])
 _SIGN = "[£€$¥]"
@@ -192,7 +192,7 @@ def format_like(value: float, like: str, unit: str) -> str:
     if round(scaled, places) != round(scaled, _EVEN):
         places = max(places, _PLACES)
     figure = f"{scaled:,.{places}f}"
-    if (match["joint"] or ",") in BLANKS or re.search(r"\d,\d(?!\d\d)", number):
+    if (match["joint"] or ",") in NUMBER_BLANKS or re.search(r"\d,\d(?!\d\d)", number):
         figure = figure.translate(str.maketrans(",.", "\u00a0,"))  # as French has it
     before = like[match.start() : match.start("number")].strip("-−")
     after = like[match.end("number") : match.end()]
