@@ -130,7 +130,8 @@ def _byte_count(text: str) -> int:
 
 def _fold_html(fold: Fold, max_bytes: int) -> str:
     fold_head = f"<details{' open' if fold.open else ''}><summary>{escaped(fold.title)}</summary>"
-    return f"{fold_head}{_table_html(fold, max_bytes - _byte_count(fold_head) - len('</details>'))}</details>"
+    table_bytes = max_bytes - _byte_count(fold_head) - len("</details>")
+    return f"{fold_head}{_table_html(fold, table_bytes)}</details>"
 
 
 def _table_html(fold: Fold, max_bytes: int) -> str:
@@ -171,7 +172,8 @@ def _cells_html(cell_row: Sequence[Cell | str], *, names_first: bool) -> str:
     Without a head the first names the others, which then stand behind each other.
     """
     if names_first and len(cell_row) > 1:
-        return f"{_cell_html('th', cell_row[0])}<td>{' '.join(_cell_html('span', cell) for cell in cell_row[1:])}</td>"
+        named_cells = " ".join(_cell_html("span", cell) for cell in cell_row[1:])
+        return f"{_cell_html('th', cell_row[0])}<td>{named_cells}</td>"
     return "".join(_cell_html("td", cell) for cell in cell_row)
 
 

@@ -44,7 +44,10 @@ def words(stated_words: object) -> tuple[str, ...]:
         return tuple(stated_words.split())
     if isinstance(stated_words, list) and all(isinstance(phrase, str) for phrase in stated_words):
         return tuple(stated_words)
-    msg = f"words must be a text or a list of texts, got {stated_words!r}; put `no` and `on` in quotes"
+    msg = (
+        f"words must be a text or a list of texts, got {stated_words!r}; put `no` and `on` in "
+        "quotes"
+    )
     raise ValueError(msg)
 
 
@@ -191,7 +194,8 @@ def _language_entry(
     key_type = next(iter(entry_kind))
     if isinstance(key_type, type):
         problems += [
-            f"{path_prefix}{entry_key}: a key must be {'a number' if key_type is int else 'a quoted text'}."
+            f"{path_prefix}{entry_key}: a key must be "
+            f"{'a number' if key_type is int else 'a quoted text'}."
             for entry_key in stated_entries
             if type(entry_key) is not key_type
         ]
