@@ -107,7 +107,7 @@ def display(title: str, facts: Sequence[Sequence[Cell | str]], folds: Sequence[F
 
     Example:
       >>> page = display("Case <1>", [("query", "what?")], [Fold("more", [("a", "b")])])
-      >>> "Case &lt;1&gt;" in page, page.count("<details"), len(page) < MOST_BYTES
+      >>> "Case &lt;1&gt;" in page, page.count("<details"), len(page) < MAX_DISPLAY_BYTES
       (True, 1, True)
     """
     page_head = (
