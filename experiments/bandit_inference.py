@@ -21,8 +21,8 @@ import pandas as pd
 
 from raglab import compare_learners
 from raglab.bandit import Bandit, Table, baselines
-from raglab.bandit.environments import POLICY, feed, stream
-from raglab.bandit.fixed_plans import FIXED, UNIFORM
+from raglab.bandit.environments import POLICY_STREAM, feed, stream
+from raglab.bandit.fixed_plans import FIXED_PLAN, UNIFORM_PLAN
 from raglab.bandit.simulation import is_plain, kernel, stepwise_arms
 
 LEARNERS = {name: Bandit(name) for name in ("thompson_beta", "ucb1", "lin_ucb")}
@@ -84,7 +84,7 @@ def truths(
         uniform = world.value[case].mean(axis=(0, 2))
         for name, bandit in LEARNERS.items():
             met = feed(world, sizes.rounds, 200, sizes.seed, block)._replace(case=case)
-            chance = stream(sizes.seed, block, POLICY)
+            chance = stream(sizes.seed, block, POLICY_STREAM)
             twin = kernel(bandit, 1e9, "auto") if is_plain(bandit, met) else None
             arm = (
                 stepwise_arms(met, bandit, chance)
@@ -92,7 +92,7 @@ def truths(
                 else twin.played(met, bandit, chance)
             )
             right = world.value[case, arm].mean(axis=0)
-            for reference, value in ((FIXED, fixed), (UNIFORM, uniform)):
+            for reference, value in ((FIXED_PLAN, fixed), (UNIFORM_PLAN, uniform)):
                 row = np.stack([right, sizes.rounds * (best - right), right - value])
                 totals.setdefault((name, reference), []).append(row)
     rows = {key: np.concatenate(parts, axis=1).mean(axis=1) for key, parts in totals.items()}
@@ -108,7 +108,7 @@ def coverage(name: str, sizes: argparse.Namespace) -> list[dict[str, object]]:
     for number in range(FIRST, FIRST + sizes.tables):
         world = population(np.random.default_rng([sizes.seed, number]), sizes.cases)
         plans = baselines(world)
-        for reference in (FIXED, UNIFORM):
+        for reference in (FIXED_PLAN, UNIFORM_PLAN):
             rows = compare_learners(
                 world,
                 LEARNERS,

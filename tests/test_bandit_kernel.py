@@ -104,8 +104,8 @@ def test_compiled_loops_are_choose_and_update(name, policy, settings):
     kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, block = settings._replace(algorithm=policy), met(name, 31)
     assert is_plain(bandit, block)
-    plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY))
-    compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY))
+    plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY_STREAM))
+    compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY_STREAM))
     np.testing.assert_array_equal(plain, compiled)
     assert len(np.unique(plain)) > 1
 

@@ -25,7 +25,7 @@ from raglab.bandit import (
 )
 from raglab.bandit.learner import CHOSEN, REVISED, REWARDED
 from raglab.bandit.learners import lin_ucb, ucb1
-from raglab.bandit.scores import PULLED, beta, normal, student
+from raglab.bandit.scores import PULLED_ARM_SCORE, beta, normal, student
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEATURES = 2
@@ -72,7 +72,7 @@ def test_ucb1_by_hand():
 @pytest.mark.parametrize(
     ("mask", "taken", "last"),
     [
-        ([True, True, True], [0, 1, 2, 0, 1], [PULLED, np.inf, np.inf]),
+        ([True, True, True], [0, 1, 2, 0, 1], [PULLED_ARM_SCORE, np.inf, np.inf]),
         ([False, True, True], [1, 2, 1, 2, 1], [-np.inf, np.inf, np.inf]),
     ],
 )

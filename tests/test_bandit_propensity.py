@@ -173,7 +173,7 @@ def test_the_integrals_sum_to_one(counts):
     on[0] = True
     points = propensity._beta_points(on[None], a[None], b[None])
     total = propensity._integrated_probabilities(
-        propensity._log_odds_cdf, [a[None], b[None]], on[None], points, propensity.HALVINGS
+        propensity._log_odds_cdf, [a[None], b[None]], on[None], points, propensity.PANEL_HALVINGS
     ).sum()
     assert abs(total - 1.0) < 1e-9
     p = largest_beta(a, b, on)

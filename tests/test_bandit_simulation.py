@@ -148,7 +148,7 @@ def test_a_run_is_choose_and_update_in_turn():
         done = run(bandit, world, rounds=15, replications=1, seed=6, delay=2)
         assert done.case is not None
         case, arms = done.case[0], []
-        rng = environments.stream(6, 0, environments.POLICY)
+        rng = environments.stream(6, 0, environments.POLICY_STREAM)
         state = init(3, bandit=bandit, n_features=2, batch=(1,))
         for t in range(15):
             state, choice = choose(
@@ -186,9 +186,9 @@ def test_more_replications_begin_as_fewer():
     """Whole blocks are the same, whatever follows."""
     few, many = (
         run(Bandit("ucb1"), table(), rounds=5, replications=n)
-        for n in (environments.BLOCK, environments.BLOCK + 7)
+        for n in (environments.REPLICATIONS_PER_BLOCK, environments.REPLICATIONS_PER_BLOCK + 7)
     )
-    np.testing.assert_array_equal(few.arm, many.arm[: environments.BLOCK])
+    np.testing.assert_array_equal(few.arm, many.arm[: environments.REPLICATIONS_PER_BLOCK])
 
 
 def test_two_policies_meet_the_same_cases():

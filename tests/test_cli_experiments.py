@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from arms import two_arms
 from commands import certified
 from labelled import free_policy, labelled
-from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM
+from raglab.bandit.fixed_plans import FIXED_PLAN, ORACLE_PLAN, ROUTER_PLAN, UNIFORM_PLAN
 from raglab.cli import app
 from raglab.lab import study_cases, targets
 
@@ -45,22 +45,22 @@ def policies(*arguments):
 def test_a_trace_beside_its_baselines(trace):
     """Two learners, the best fixed arm, uniform, the router and the oracle, each a row."""
     said = run(trace, "--always-answer")
-    for name in ("thompson_beta", "ucb1", FIXED, UNIFORM, ROUTER, ORACLE):
+    for name in ("thompson_beta", "ucb1", FIXED_PLAN, UNIFORM_PLAN, ROUTER_PLAN, ORACLE_PLAN):
         assert re.search(rf"^ *{name} ", said, re.MULTILINE), name
 
 
 def test_json_holds_every_digit(trace):
     """Means and intervals in order, shares of pulls that sum to 1, milliseconds of the arms."""
     rows = policies(trace, "--always-answer", "-b", "kl_ucb")
-    assert list(rows) == ["kl_ucb", FIXED, UNIFORM, ROUTER, ORACLE]
+    assert list(rows) == ["kl_ucb", FIXED_PLAN, UNIFORM_PLAN, ROUTER_PLAN, ORACLE_PLAN]
     for row in rows.values():
         assert row["right_low"] <= row["right"] <= row["right_high"]
         assert row["pulls_hybrid"] + row["pulls_iterative"] == pytest.approx(1.0)
         assert row["ms"] == pytest.approx(
             10.0 * row["pulls_hybrid"] + 40.0 * row["pulls_iterative"]
         )
-    assert rows[ORACLE]["regret"] == 0.0
-    assert rows[FIXED]["difference"] == 0.0
+    assert rows[ORACLE_PLAN]["regret"] == 0.0
+    assert rows[FIXED_PLAN]["difference"] == 0.0
 
 
 def test_weights_as_numbers_or_as_a_file(trace, tmp_path):
@@ -89,9 +89,9 @@ def test_arms_of_known_means():
     said = run("--means", "0.9,0.1", "-b", "ucb1")
     assert "least regret" in said
     rows = policies("--means", "0.9,0.1", "-b", "ucb1")
-    assert list(rows) == ["ucb1", UNIFORM]
-    assert rows[UNIFORM]["reward"] == pytest.approx(0.5, abs=0.05)
-    assert rows["ucb1"]["regret"] < rows[UNIFORM]["regret"]
+    assert list(rows) == ["ucb1", UNIFORM_PLAN]
+    assert rows[UNIFORM_PLAN]["reward"] == pytest.approx(0.5, abs=0.05)
+    assert rows["ucb1"]["regret"] < rows[UNIFORM_PLAN]["regret"]
     assert "least regret" not in run("--means", "1,0.5")
 
 

@@ -33,7 +33,7 @@ from raglab.store.loaders import load_cases
 from raglab.store.policies import Policy
 from raglab.values import Case, Chunk
 from raglab.words.languages import LANGUAGES, parse_language, union
-from raglab.words.text import BITS, content_words
+from raglab.words.text import MASK_BITS, content_words
 from trades import BROKER
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
@@ -243,7 +243,7 @@ def test_content_words_leave_out_function_words_and_repeats():
 
 def test_content_words_stop_at_the_width_of_a_mask():
     """A query of 100 words gives 64 bits."""
-    assert len(content_words(" ".join(f"w{n}" for n in range(100)))) == BITS
+    assert len(content_words(" ".join(f"w{n}" for n in range(100)))) == MASK_BITS
 
 
 def test_more_items_than_bits_raise():

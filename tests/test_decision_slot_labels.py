@@ -152,7 +152,7 @@ def test_how_many_items_a_number_holds_changes_nothing(seed, monkeypatch):
     trace = _harder(random_trace(seed, 30, depths=2))
     whole = measured_tables(trace, some)
     for bits in (1, 2):
-        monkeypatch.setattr(slot_labels, "BITS", bits)
+        monkeypatch.setattr(slot_labels, "MASK_BITS", bits)
         narrow = measured_tables(replace(trace), some)
         for name, one, other in zip(
             whole.evidence._fields, whole.evidence, narrow.evidence, strict=True

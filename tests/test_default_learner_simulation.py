@@ -31,10 +31,10 @@ from raglab.default_learner import (
     update,
     world,
 )
-from raglab.default_learner.simulated_users import BLOCK, crowd, user_blocks
+from raglab.default_learner.simulated_users import USERS_PER_BLOCK, crowd, user_blocks
 from raglab.default_learner.simulation import (
     BASELINES,
-    MEASURES,
+    SIMULATION_MEASURES,
     RequestOutcomes,
     Silence,
     request_costs,
@@ -241,12 +241,12 @@ def test_the_oracle_knows_what_a_question_costs():
 def test_same_bits_for_any_workers_users_and_company():
     """Two processes, more users and other policies beside change nothing."""
     made, sizes = tastes(), {"requests": 20, "seed": 5}
-    one = request_outcomes(made, DefaultLearner(), users=BLOCK + 70, **sizes)
-    two = request_outcomes(made, DefaultLearner(), users=BLOCK + 70, n_jobs=2, **sizes)
+    one = request_outcomes(made, DefaultLearner(), users=USERS_PER_BLOCK + 70, **sizes)
+    two = request_outcomes(made, DefaultLearner(), users=USERS_PER_BLOCK + 70, n_jobs=2, **sizes)
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
-    fewer = request_outcomes(made, DefaultLearner(), users=BLOCK, **sizes)
-    assert np.array_equal(fewer.question, one.question[:BLOCK])
-    assert user_blocks(BLOCK + 70) == [BLOCK, 70]
+    fewer = request_outcomes(made, DefaultLearner(), users=USERS_PER_BLOCK, **sizes)
+    assert np.array_equal(fewer.question, one.question[:USERS_PER_BLOCK])
+    assert user_blocks(USERS_PER_BLOCK + 70) == [USERS_PER_BLOCK, 70]
     alone = simulate(made, {"a": DefaultLearner()}, users=30, **sizes)
     beside = simulate(made, {"b": "always_ask", "a": DefaultLearner()}, users=30, **sizes)
     pd.testing.assert_frame_equal(alone, beside[beside["policy"] == "a"].reset_index(drop=True))
@@ -272,7 +272,7 @@ def test_table_of_a_simulation():
         assert (rows[measure] * size).sum() * 60 / 100 == pytest.approx(part.sum())
     lost = request_costs(found, 1.0, 10.0) - request_costs(best, 1.0, 10.0)
     assert rows["regret"].iloc[-1] == pytest.approx(lost.sum(axis=1).mean())
-    for measure in MEASURES:
+    for measure in SIMULATION_MEASURES:
         known = rows[rows[measure].notna()]
         assert (
             (known[f"{measure}_low"] <= known[measure])

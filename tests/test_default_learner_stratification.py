@@ -27,7 +27,7 @@ from raglab.default_learner import (
     stratify,
     update,
 )
-from raglab.default_learner.confidence import PRIOR
+from raglab.default_learner.confidence import PRIOR_WEIGHT
 from raglab.default_learner.stratification import evidence
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
@@ -63,8 +63,12 @@ def beta(right, wrong):
 
     A ratio of Beta functions.
     """
-    log = lgamma(right + PRIOR) + lgamma(wrong + PRIOR) - lgamma(right + wrong + 2 * PRIOR)
-    return exp(log - 2 * lgamma(PRIOR) + lgamma(2 * PRIOR))
+    log = (
+        lgamma(right + PRIOR_WEIGHT)
+        + lgamma(wrong + PRIOR_WEIGHT)
+        - lgamma(right + wrong + 2 * PRIOR_WEIGHT)
+    )
+    return exp(log - 2 * lgamma(PRIOR_WEIGHT) + lgamma(2 * PRIOR_WEIGHT))
 
 
 def test_the_evidence_by_hand():

@@ -14,10 +14,10 @@ from decided import by_cost
 from drawings import ROWS, boundary_display, gated, scored_case
 from raglab import metrics
 from raglab.displays.boundary import (
-    BOTH,
-    GROUPS,
-    NEVER,
-    ONE,
+    BOTH_THRESHOLDS,
+    CASE_GROUPS,
+    LOWER_THRESHOLD,
+    NO_THRESHOLD,
     DecisionBoundaryDisplay,
     decision_boundary,
     zone_counts,
@@ -39,7 +39,7 @@ def test_frame_by_head():
     """Twelve rows; at or above 40 two of two answerable are right, and a refusable one answered."""
     frame = undrawn(level=0.9).frame()
     assert frame["zone"].tolist() == ["never"] * 4 + ["if named"] * 4 + ["answered"] * 4
-    assert frame["label"].tolist() == list(GROUPS) * 3
+    assert frame["label"].tolist() == list(CASE_GROUPS) * 3
     assert frame[["begins", "ends"]].drop_duplicates().to_numpy().tolist() == [
         [0, 30],
         [30, 40],
@@ -76,8 +76,8 @@ def test_equal_thresholds_leave_no_zone_between():
 def test_a_higher_bar_for_named_documents():
     """With tau_explicit above tau_default, the zone between is answered if none were named."""
     higher = undrawn(60, 35)
-    assert higher.boundary.names[ONE] == "if none named"
-    assert higher.zone(ONE) == "35 to below 60: answered if none named"
+    assert higher.boundary.names[LOWER_THRESHOLD] == "if none named"
+    assert higher.zone(LOWER_THRESHOLD) == "35 to below 60: answered if none named"
     assert np.flatnonzero(higher.boundary.answered).tolist() == [2, 3, 4, 6, 7]
 
 
@@ -93,14 +93,14 @@ def test_zones_mean_what_they_say(seed):
         counts = zone_counts(seen)
         assert counts.n.sum() == len(trace)
         assert not counts.n[[zone for zone in range(3) if zone not in seen.zones]].any()
-        assert not seen.answered[seen.zone == NEVER].any()
+        assert not seen.answered[seen.zone == NO_THRESHOLD].any()
         may = seen.explicit if seen.tau_explicit <= seen.tau_default else ~seen.explicit
-        assert not seen.answered[(seen.zone == ONE) & ~may].any()
+        assert not seen.answered[(seen.zone == LOWER_THRESHOLD) & ~may].any()
         assert all((table <= counts.n).all() for table in counts)
         for zone in seen.zones:
             low, high = seen.ends(zone)
             inside = seen.confidence[seen.zone == zone]
-            assert ((inside >= low) & ((inside < high) | (zone == BOTH))).all()
+            assert ((inside >= low) & ((inside < high) | (zone == BOTH_THRESHOLDS))).all()
         labels = [
             (seen.group <= MISSED).sum(),
             (seen.group == REFUSE).sum(),
@@ -133,7 +133,7 @@ def test_depths():
     seen = [decision_boundary(trace, refining, depth=depth) for depth in (0, 1, None)]
     assert [round(float(one.confidence[0])) for one in seen] == [20, 80, 80]
     assert [int(one.group[0]) for one in seen] == [MISSED, CHOSEN, CHOSEN]
-    assert [int(one.zone[0]) for one in seen] == [NEVER, BOTH, BOTH]
+    assert [int(one.zone[0]) for one in seen] == [NO_THRESHOLD, BOTH_THRESHOLDS, BOTH_THRESHOLDS]
     assert all(one.answered[0] for one in seen)
 
 
@@ -160,7 +160,7 @@ def test_a_case_without_hits_has_confidence_zero():
     """It is drawn at 0 with its evidence not chosen, even where it expects no source."""
     seen = decision_boundary(trace_of((ask(), [[]]), scored_case("ok", 0.9)), gated())
     assert seen.confidence[0] == 0.0
-    assert (seen.group[0], seen.zone[0]) == (MISSED, NEVER)
+    assert (seen.group[0], seen.zone[0]) == (MISSED, NO_THRESHOLD)
     assert dict(DecisionBoundaryDisplay(seen)._facts)["AUROC of right if answered"][:5] == "1.000"
 
 

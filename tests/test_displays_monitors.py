@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from drawings import monitored
-from raglab.displays.monitors import MOST_POINTS, MonitorDisplay
+from raglab.displays.monitors import MAX_MONITOR_POINTS, MonitorDisplay
 from refusals import refused
 
 
@@ -43,7 +43,7 @@ def test_a_long_stream_is_thinned():
     """Its last step is drawn."""
     display = MonitorDisplay.from_monitor(monitored(5_000))
     x = np.asarray(display.ax_.lines[0].get_xdata())
-    assert len(x) == MOST_POINTS
+    assert len(x) == MAX_MONITOR_POINTS
     assert x[-1] == 5_000
 
 

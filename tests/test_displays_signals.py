@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from drawings import audited_signals
-from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
+from raglab.displays.signals import AUROC_MEASURES, WORTH_MEASURES, SignalAuditDisplay
 from raglab.lab.signal_audit import DOUBLE, MISSING_EVERYWHERE
 
 
@@ -24,7 +24,7 @@ def test_marks_are_the_numbers_of_the_audit():
     shown = SignalAuditDisplay.from_audit(audit)
     rows = measured(audit)
     rows["worth_doubles"] = rows["worth_doubles"].where(rows["rank_correlation"].abs() >= DOUBLE)
-    for on, names in zip(shown.axes_, (WORTH, AREAS), strict=True):
+    for on, names in zip(shown.axes_, (WORTH_MEASURES, AUROC_MEASURES), strict=True):
         for container, name in zip(on.containers, names, strict=True):
             drawn = np.asarray(container[0].get_xdata(), dtype=float)  # type: ignore[index]
             np.testing.assert_array_equal(drawn, rows[name])

@@ -48,7 +48,7 @@ def test_each_threshold_and_the_days():
 
 def test_many_steps_are_thinned(monkeypatch):
     """A line has so many steps at most, each exact at its lower end."""
-    monkeypatch.setattr("raglab.displays.traffic.MOST_STEPS", MOST_STEPS)
+    monkeypatch.setattr("raglab.displays.traffic.MAX_CURVE_STEPS", MOST_STEPS)
     reviewed = reviewed_traffic(n=500, steps=None)
     curve = reviewed.curves["confidence.tau_default"]
     assert len(curve.low) > MOST_STEPS

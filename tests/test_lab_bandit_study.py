@@ -16,7 +16,14 @@ import pytest
 from arms import HYBRID_MS, ITERATIVE_MS, two_arms
 from labelled import noted
 from raglab.bandit import Bandit, Table
-from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed_arm
+from raglab.bandit.fixed_plans import (
+    FIXED_PLAN,
+    ORACLE_PLAN,
+    ROUTER_PLAN,
+    UNIFORM_PLAN,
+    baselines,
+    best_fixed_arm,
+)
 from raglab.bandit.simulation import run
 from raglab.lab import learner_comparison as system
 from raglab.lab.bandit_study import _tune_and_judge, tune_bandit
@@ -63,9 +70,9 @@ def rows(frame):
 def test_baselines_by_head():
     """Both arms are right twice, so the first is the fixed one; the oracle shares ties."""
     plans = baselines(world())
-    assert list(plans) == [FIXED, UNIFORM, ORACLE]
-    assert plans[FIXED].tolist() == [[1.0, 0.0]] * 4
-    assert plans[ORACLE].tolist() == [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]]
+    assert list(plans) == [FIXED_PLAN, UNIFORM_PLAN, ORACLE_PLAN]
+    assert plans[FIXED_PLAN].tolist() == [[1.0, 0.0]] * 4
+    assert plans[ORACLE_PLAN].tolist() == [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]]
 
 
 def test_a_fixed_arm_is_available_in_every_case():
@@ -77,7 +84,7 @@ def test_a_fixed_arm_is_available_in_every_case():
     assert best_fixed_arm(world([[0.0, 1.0]] * 4, mask)) == "hybrid"
     turns = world(mask=np.array([[True, False], [False, True]] * 2))
     assert best_fixed_arm(turns) is None
-    assert FIXED not in baselines(turns)
+    assert FIXED_PLAN not in baselines(turns)
     refused(
         "fixed must be an arm that is available in every case, got 'iterative'",
         baselines,
@@ -94,15 +101,21 @@ def test_policies_by_head():
             world(value), {}, baselines(world(value)), rounds=4000, replications=5, n_boot=50
         ).table
     )
-    drawn = {name: found.loc[name, "right"] for name in (ORACLE, FIXED, UNIFORM)}
-    assert drawn[ORACLE] == pytest.approx(0.75, abs=0.02)
-    assert drawn[FIXED] == pytest.approx(0.5, abs=0.02)
-    assert found.loc[ORACLE, ["regret", "regret_low", "regret_high"]].tolist() == [0.0, 0.0, 0.0]
-    assert found.loc[FIXED, "regret"] == pytest.approx(4000 * (drawn[ORACLE] - drawn[FIXED]))
-    assert found.loc[FIXED, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx(
+    drawn = {name: found.loc[name, "right"] for name in (ORACLE_PLAN, FIXED_PLAN, UNIFORM_PLAN)}
+    assert drawn[ORACLE_PLAN] == pytest.approx(0.75, abs=0.02)
+    assert drawn[FIXED_PLAN] == pytest.approx(0.5, abs=0.02)
+    assert found.loc[ORACLE_PLAN, ["regret", "regret_low", "regret_high"]].tolist() == [
+        0.0,
+        0.0,
+        0.0,
+    ]
+    assert found.loc[FIXED_PLAN, "regret"] == pytest.approx(
+        4000 * (drawn[ORACLE_PLAN] - drawn[FIXED_PLAN])
+    )
+    assert found.loc[FIXED_PLAN, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx(
         [0.0, 10.0, 1.0]
     )
-    assert found.loc[UNIFORM, ["ms", "pulls_hybrid"]].tolist() == pytest.approx([25.0, 0.5])
+    assert found.loc[UNIFORM_PLAN, ["ms", "pulls_hybrid"]].tolist() == pytest.approx([25.0, 0.5])
 
 
 def test_the_accounts_of_a_run_are_those_of_the_run():
@@ -124,7 +137,7 @@ def test_learners_and_baselines_meet_the_same_cases():
     found = compare_learners(
         met, {"ucb1": Bandit("ucb1")}, baselines(met), rounds=60, replications=4, n_boot=50
     )
-    assert rows(found.table).loc["ucb1", "right"] == rows(found.table).loc[FIXED, "right"]
+    assert rows(found.table).loc["ucb1", "right"] == rows(found.table).loc[FIXED_PLAN, "right"]
     row = rows(found.table).loc["ucb1"]
     assert (row["difference"], row["difference_low"] < 0.0 < row["difference_high"]) == (0.0, True)
 
@@ -150,8 +163,8 @@ def test_never_behind_the_oracle_is_no_proof():
     found = rows(
         compare_learners(met, {}, baselines(met), rounds=100, replications=2, n_boot=50).table
     )
-    assert found.loc[FIXED, "regret_high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 20)))
-    assert found.loc[ORACLE, "regret_high"] == 0.0
+    assert found.loc[FIXED_PLAN, "regret_high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 20)))
+    assert found.loc[ORACLE_PLAN, "regret_high"] == 0.0
 
 
 def test_intervals_of_simulated_policies_hold():
@@ -180,7 +193,7 @@ def test_cases_are_the_unit_of_the_intervals():
     for rounds in (400, 40_000):
         sizes: dict[str, Any] = {"rounds": rounds, "replications": 2, "fixed": "hybrid"}
         row = rows(compare_learners(met, {}, baselines(met, fixed="hybrid"), **sizes).table).loc[
-            FIXED
+            FIXED_PLAN
         ]
         widths.append(row["right_high"] - row["right_low"])
     assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
@@ -245,18 +258,25 @@ def test_the_first_trial_is_the_published_one():
 def test_the_comparison_has_the_baselines():
     """Tuned, published weights, best arm on split tune, uniform, source's router, the oracle."""
     found = rows(study().comparison)
-    assert list(found.index) == ["tuned", "published weights", FIXED, UNIFORM, ROUTER, ORACLE]
+    assert list(found.index) == [
+        "tuned",
+        "published weights",
+        FIXED_PLAN,
+        UNIFORM_PLAN,
+        ROUTER_PLAN,
+        ORACLE_PLAN,
+    ]
     assert study().settings["report_cases"] == 40
     assert found.loc["tuned", ["difference", "difference_low", "difference_high"]].tolist() == [
         0.0,
         0.0,
         0.0,
     ]
-    assert found.loc[FIXED, "pulls_iterative"] == 1.0
+    assert found.loc[FIXED_PLAN, "pulls_iterative"] == 1.0
     assert (found["regret"] >= -1e-9).all()
     judged = two_arms().split("report")
     plan = router(judged, POLICY)
-    assert found.loc[ROUTER, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
+    assert found.loc[ROUTER_PLAN, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
 
 
 def test_the_same_seed_gives_the_same_study():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.bandit import Bandit, Table
-from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines
+from raglab.bandit.fixed_plans import FIXED_PLAN, ORACLE_PLAN, UNIFORM_PLAN, baselines
 from raglab.lab.fresh_tables import (
     MAX_EFFECT_RATIO,
     Account,
@@ -210,7 +210,7 @@ def test_intervals_and_values_are_the_same_for_the_same_seed():
         for _ in range(2)
     )
     assert first.equals(second)
-    assert set(first["policy"]) == {"t", FIXED, UNIFORM, ORACLE}
+    assert set(first["policy"]) == {"t", FIXED_PLAN, UNIFORM_PLAN, ORACLE_PLAN}
 
 
 def test_differences_of_learners_hold():
@@ -229,7 +229,7 @@ def test_differences_of_learners_hold():
             rounds=200,
             replications=10,
             seed=seed,
-            reference=UNIFORM,
+            reference=UNIFORM_PLAN,
             n_boot=100,
         ).table
         rows.append(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from labelled import noted
 from raglab import reward
 from raglab.bandit import Bandit, Table
-from raglab.bandit.fixed_plans import FIXED as BEST
-from raglab.bandit.fixed_plans import UNIFORM
+from raglab.bandit.fixed_plans import FIXED_PLAN as BEST
+from raglab.bandit.fixed_plans import UNIFORM_PLAN
 from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.reward_simulation import SimulationSizes, simulate_learner
 
@@ -62,7 +62,7 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes():
     assert audit.arms["mean_value"].round(2).tolist() == [0.3, 0.78, 0.78]
     simulation = rows_of(audit)
     assert simulation["thompson_beta"]["pulls_nor"] > 0.6
-    assert (simulation[UNIFORM]["verdict"], simulation[BEST]["verdict"]) == ("harms", "harms")
+    assert (simulation[UNIFORM_PLAN]["verdict"], simulation[BEST]["verdict"]) == ("harms", "harms")
     assert "misleads" in audit.notes[0]
 
 
@@ -72,7 +72,7 @@ def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandi
     world = misleading()
     assert reward.threshold(world.reward, "median") == 0.55
     audit = audit_rewards(world, bandit=bandit, **SMALL)
-    assert rows_of(audit)[UNIFORM]["verdict"] == "helps"
+    assert rows_of(audit)[UNIFORM_PLAN]["verdict"] == "helps"
     assert "the reward helps it" in audit.notes[0]
 
 
@@ -93,7 +93,7 @@ def test_chance_is_not_told_apart_from_uniform():
     rng = np.random.default_rng(3)
     world = table_of((rng.random((300, 3)) < 0.5).astype(float), rng.random((300, 3)))
     audit = audit_rewards(world, **SMALL)
-    row = rows_of(audit)[UNIFORM]
+    row = rows_of(audit)[UNIFORM_PLAN]
     assert row["verdict"] == "not told apart"
     assert row["difference_low"] < 0.0 < row["difference_high"]
     assert "no gain" in audit.notes[0]
@@ -120,7 +120,7 @@ def test_what_can_be_detected_lies_beyond_the_interval_and_shrinks_with_the_ques
     world, rows = misleading(100), []
     for n in (1, 4):
         table = table_of(np.tile(world.value, (n, 1)), np.tile(world.reward, (n, 1)))
-        plans = {UNIFORM: np.full(table.value.shape, 1.0 / 3.0)}
+        plans = {UNIFORM_PLAN: np.full(table.value.shape, 1.0 / 3.0)}
         sizes = SimulationSizes(300, 10, 200)
         rows.append(simulate_learner(table, Bandit("epsilon_greedy"), plans, sizes).iloc[1])
     few, many = rows
@@ -144,7 +144,7 @@ def test_turned_values_turn_the_difference(value, rewards, closed):
     """
     mask = np.ones((8, 3), dtype=bool)
     mask[:, 2] = ~np.array(closed)
-    plans = {UNIFORM: mask / mask.sum(axis=1, keepdims=True)}
+    plans = {UNIFORM_PLAN: mask / mask.sum(axis=1, keepdims=True)}
     sizes = SimulationSizes(20, 4, 8)
     world = table_of(value, rewards, mask)
     turned = world._replace(value=1.0 - world.value)
@@ -172,7 +172,7 @@ def test_a_learner_starts_again_on_every_resampled_table():
     # a little ahead on these questions
     rewards[:, 1] = np.where(np.arange(60) < 2, 1.0, rewards[:, 0])
     value = np.tile([0.0, 1.0], (60, 1))
-    plans = {UNIFORM: np.full((60, 2), 0.5)}
+    plans = {UNIFORM_PLAN: np.full((60, 2), 0.5)}
     row = simulate_learner(
         table_of(value, rewards), Bandit(), plans, SimulationSizes(500, 50, 100)
     ).iloc[0]

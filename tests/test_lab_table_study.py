@@ -21,7 +21,13 @@ from raglab.bandit import (
     best_fixed_arm,
     run,
 )
-from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
+from raglab.bandit.fixed_plans import (
+    FIXED_PLAN,
+    MIXTURE_PLAN,
+    ORACLE_PLAN,
+    PRICED_PLAN,
+    UNIFORM_PLAN,
+)
 from raglab.lab.bandit_study import ORACLE_WITHIN_BUDGET, UNTUNED
 
 TUNED = "tuned"
@@ -102,7 +108,7 @@ class TestSearch:
         assert not [
             name for name in result.comparison.columns if name.startswith(("spend", "reward", "ms"))
         ]
-        assert rows(result.comparison).loc[ORACLE, "regret"] == 0.0
+        assert rows(result.comparison).loc[ORACLE_PLAN, "regret"] == 0.0
 
     def test_the_first_trial_has_the_settings_as_they_are(self):
         """Its value is that of a plain simulation of the first half at the table's own price."""
@@ -121,7 +127,7 @@ class TestSearch:
         assert {"spend_low", "spend_high", "reward_low", "reward_high", "regret"} <= set(
             shown.columns
         )
-        assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED, UNIFORM, ORACLE]
+        assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED_PLAN, UNIFORM_PLAN, ORACLE_PLAN]
 
     def test_a_learner_of_successes_is_switched_and_said(self):
         """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
@@ -140,7 +146,7 @@ class TestVerdict:
         An arm right in 80 % needs no learner.
         """
         result = study("plain", rounds=200)
-        assert result.notes[0].startswith(f"Tuned does not beat {FIXED}, hybrid:")
+        assert result.notes[0].startswith(f"Tuned does not beat {FIXED_PLAN}, hybrid:")
 
     def test_a_learner_that_reads_the_feature_beats_it(self):
         """Two arms, each right where the other is wrong, as the feature tells."""
@@ -152,7 +158,7 @@ class TestVerdict:
         )
         result = raglab.tune_bandit(world, bandit="lin_ucb", **(SMALL | {"rounds": 300}))
         assert rows(result.comparison).loc[TUNED, "value"] > 0.9
-        assert noted(result.notes, f"Tuned beats {FIXED}")
+        assert noted(result.notes, f"Tuned beats {FIXED_PLAN}")
 
 
 class TestBudget:
@@ -186,10 +192,12 @@ class TestBudget:
         assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert row["spend_low"] < row["spend"] < row["spend_high"]
         gross, mixture = later.gross, raglab.bandit.frontier(past).mixture_at(0.6)
-        assert shown.loc[MIXTURE, "reward"] == pytest.approx((gross @ mixture).mean())
+        assert shown.loc[MIXTURE_PLAN, "reward"] == pytest.approx((gross @ mixture).mean())
         plan = raglab.bandit.fit_priced_policy(past.priced(0.0), 0.6).plan(later)
-        assert shown.loc[PRICED, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
-        assert shown.loc[PRICED, "spend"] == pytest.approx((later.cost * plan).sum(axis=1).mean())
+        assert shown.loc[PRICED_PLAN, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
+        assert shown.loc[PRICED_PLAN, "spend"] == pytest.approx(
+            (later.cost * plan).sum(axis=1).mean()
+        )
         assert shown.loc[ORACLE_WITHIN_BUDGET, "of_budget"] == pytest.approx(1.0)
         np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
         assert "regret" not in shown
@@ -198,7 +206,7 @@ class TestBudget:
         """The large model is better and too dear: the fixed arm is the small one."""
         result = study("priced", bandit="thompson_nig", budget=0.6)
         assert best_fixed_arm(priced(price=0.0)) == "large"
-        assert rows(result.comparison).loc[FIXED, "pulls_small"] == 1.0
+        assert rows(result.comparison).loc[FIXED_PLAN, "pulls_small"] == 1.0
 
 
 def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns):

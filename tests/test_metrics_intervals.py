@@ -9,7 +9,7 @@ from scipy import stats
 from raglab.loops.parallel import parallel_workers
 from raglab.metrics import binomial_p, upper_bound
 from raglab.metrics.intervals import (
-    PAIRS,
+    PAIRS_PER_THREAD,
     check_level,
     clopper_pearson,
     mean_interval,
@@ -123,7 +123,7 @@ def test_a_percentile_interval_is_that_of_scipy(level):
 def test_threads_make_the_same_intervals():
     """Of more counts than one thread makes at once, each matches small lots, threads or not."""
     rng = np.random.default_rng(0)
-    n = rng.integers(0, 3_000, PAIRS + 5_000)
+    n = rng.integers(0, 3_000, PAIRS_PER_THREAD + 5_000)
     k = rng.integers(0, n + 1)
     few = [
         clopper_pearson(k[start : start + 999], n[start : start + 999])
@@ -131,7 +131,7 @@ def test_threads_make_the_same_intervals():
     ]
     with parallel_workers("threads", 2):
         by_threads = clopper_pearson(k, n)
-    assert len(np.unique(k * 3_000 + n)) > PAIRS
+    assert len(np.unique(k * 3_000 + n)) > PAIRS_PER_THREAD
     for found in (clopper_pearson(k, n), by_threads):
         for end, parts in zip(found, zip(*few, strict=True), strict=True):
             np.testing.assert_array_equal(end, np.concatenate(parts))

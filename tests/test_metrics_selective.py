@@ -27,7 +27,7 @@ from raglab.metrics import (
     risk_band,
     risk_coverage,
 )
-from raglab.metrics.selective import STEPS, mean_risk
+from raglab.metrics.selective import BAND_STEPS, mean_risk
 from raglab.values import Curve, Status
 
 NAN = np.nan
@@ -300,9 +300,11 @@ def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between():
     rng = np.random.default_rng(5)
     score = rng.random(300)
     curve = risk_coverage(score > rng.random(300), score)
-    places = np.unique(np.searchsorted(curve.n, 300 * (np.arange(1, STEPS + 1) / STEPS) ** 2))
+    places = np.unique(
+        np.searchsorted(curve.n, 300 * (np.arange(1, BAND_STEPS + 1) / BAND_STEPS) ** 2)
+    )
     assert places[-1] == 299
-    assert 40 < len(places) <= STEPS
+    assert 40 < len(places) <= BAND_STEPS
     low, high = risk_band(curve, simultaneous=True)
     ends = clopper_pearson(curve.k[places], curve.n[places], 1 - 0.05 / len(places))
     np.testing.assert_array_equal((low[places], high[places]), ends)

@@ -55,7 +55,7 @@ LOADERS = {  # what reads pickles, and where
     ("yaml", "full_load"),
     ("yaml", "load_all"),
 }
-SAFE_YAML = {"_LOADER", "_StrictYaml", "BaseLoader", "SafeLoader", "CSafeLoader"}
+SAFE_YAML = {"_YAML_LOADER", "_StrictYaml", "BaseLoader", "SafeLoader", "CSafeLoader"}
 
 
 class TestSources:
@@ -80,11 +80,11 @@ class TestSources:
     def test_the_loaders_of_yaml_are_safe(self):
         """Both that have a name of their own make plain values alone."""
         from raglab.store.strict_yaml import _StrictYaml
-        from raglab.words.languages import _LOADER
+        from raglab.words.languages import _YAML_LOADER
 
-        assert _LOADER in {yaml.SafeLoader, getattr(yaml, "CSafeLoader", None)}
+        assert _YAML_LOADER in {yaml.SafeLoader, getattr(yaml, "CSafeLoader", None)}
         assert issubclass(_StrictYaml, yaml.SafeLoader)
-        for loader in (_LOADER, _StrictYaml):
+        for loader in (_YAML_LOADER, _StrictYaml):
             with pytest.raises(yaml.YAMLError):
                 # that is what is tested
                 yaml.load("!!python/object/apply:os.getcwd []", loader)  # noqa: S506

@@ -21,7 +21,12 @@ from raglab.policy_parts import patterns
 from raglab.replay import decide
 from raglab.store.traces import Trace
 from raglab.values import MAX_HITS_PER_CASE, TraceData, check_n_hits, map_fields
-from raglab.words.languages import LONGEST_EXPRESSION, LONGEST_PATTERN, expression, parse_language
+from raglab.words.languages import (
+    MAX_EXPRESSION_LENGTH,
+    MAX_PATTERN_LENGTH,
+    expression,
+    parse_language,
+)
 from raglab.words.packs import pack_of
 from stored_traces import stored_world
 
@@ -185,14 +190,14 @@ class TestExpressions:
         ):
             with pytest.raises(
                 ValueError,
-                match=f"at most {LONGEST_EXPRESSION:,} characters, and not for themselves",
+                match=f"at most {MAX_EXPRESSION_LENGTH:,} characters, and not for themselves",
             ):
                 expression(["ONE"], words)
 
     @pytest.mark.parametrize(
         "text",
         [
-            f"{{name: A, words: {{adverbs: [{'x' * (LONGEST_PATTERN + 1)}]}}}}",
+            f"{{name: A, words: {{adverbs: [{'x' * (MAX_PATTERN_LENGTH + 1)}]}}}}",
             "name: A" + " " * 200_000,
         ],
     )

@@ -27,7 +27,7 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Corpus
 from raglab.words.characters import visible
-from raglab.words.html_display import MOST_ROWS, Cell, Fold, display
+from raglab.words.html_display import MAX_FOLD_ROWS, Cell, Fold, display
 from worlds import random_policies, with_signals
 
 BIG = 1_500
@@ -171,7 +171,7 @@ def test_a_page_tells_how_many_rows_it_leaves_out():
     page = display(
         "numbers", [], [Fold("all", ((str(number),) for number in range(1_000)), head=("n",))]
     )
-    assert page.count("<td") == MOST_ROWS + 1
+    assert page.count("<td") == MAX_FOLD_ROWS + 1
     assert "… 950 more" in page
     long = display("texts", [], [Fold("all", [("<" * 200,) * 20] * 30, head=("a",) * 20)])
     assert len(long.encode()) <= 20_000

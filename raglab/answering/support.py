@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from raglab.models.loaders import Nli
 from raglab.words.claim_words import (
     BREAK,
-    KEY,
+    KEY_LETTERS,
     LITTLE,
     NAME,
     NEGATION,
@@ -37,11 +37,11 @@ from raglab.words.tokeniser import word_count
 
 SUBSTANCE_KINDS = frozenset({WORD, NAME, NUMBER, UNIT})
 # Keys of words that begin a clause, and of those that do so after a number.
-PARTING_KEYS = frozenset(word[:KEY] for word in LANGUAGES.words.parting)
-PARTING_AFTER_NUMBERS = frozenset(word[:KEY] for word in LANGUAGES.words.parting_numbers)
+PARTING_KEYS = frozenset(word[:KEY_LETTERS] for word in LANGUAGES.words.parting)
+PARTING_AFTER_NUMBERS = frozenset(word[:KEY_LETTERS] for word in LANGUAGES.words.parting_numbers)
 # Keys of pronouns and auxiliaries: a clause that begins with one leaves what it is about to the
 # clause before.
-LEANING_KEYS = frozenset(word[:KEY] for word in LANGUAGES.words.leaning)
+LEANING_KEYS = frozenset(word[:KEY_LETTERS] for word in LANGUAGES.words.leaning)
 
 
 class WordPosition(NamedTuple):

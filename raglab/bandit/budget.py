@@ -12,7 +12,9 @@ import numpy as np
 from raglab.arguments.plain_arrays import is_number
 from raglab.values import refuse
 
-START = 0.1  # price of a pacer that is not given any, times the budget of a question
+STARTING_PRICE_BUDGETS = (
+    0.1  # price of a pacer that is not given any, times the budget of a question
+)
 
 
 class Budget(NamedTuple):
@@ -34,7 +36,7 @@ class Budget(NamedTuple):
     @property
     def first_price(self) -> float:
         """Price with which a pacer starts."""
-        return START / self.per_question if self.price is None else self.price
+        return STARTING_PRICE_BUDGETS / self.per_question if self.price is None else self.price
 
 
 def check_budget(budget: Budget | float) -> Budget:
@@ -43,11 +45,13 @@ def check_budget(budget: Budget | float) -> Budget:
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    checked = budget if isinstance(budget, Budget) else Budget(budget)
-    for name in ("per_question", "price", "step"):
-        value = getattr(checked, name)
-        is_unset = name == "price" and value is None
-        if not is_unset and not (is_number(value) and 0.0 < value < np.inf):
-            remedy = "0.01 is usual" if name == "step" else "state it in the unit of the costs"
-            refuse(f"{name} of a budget must be a number above 0", repr(value), remedy)
-    return checked
+    budget_value = budget if isinstance(budget, Budget) else Budget(budget)
+    for field_name in ("per_question", "price", "step"):
+        field_value = getattr(budget_value, field_name)
+        is_unset = field_name == "price" and field_value is None
+        if not is_unset and not (is_number(field_value) and 0.0 < field_value < np.inf):
+            remedy = (
+                "0.01 is usual" if field_name == "step" else "state it in the unit of the costs"
+            )
+            refuse(f"{field_name} of a budget must be a number above 0", repr(field_value), remedy)
+    return budget_value

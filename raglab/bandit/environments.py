@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[np.float64]
-ORDERS = ("replacement", "shuffled", "given")
-FREE = np.zeros((1, 1))  # cost of every arm in every round, where none is stated
-FREE.flags.writeable = False
+PLAY_ORDERS = ("replacement", "shuffled", "given")
+NO_COSTS = np.zeros((1, 1))  # cost of every arm in every round, where none is stated
+NO_COSTS.flags.writeable = False
 
 
 class Table(NamedTuple):
@@ -53,18 +53,20 @@ class Table(NamedTuple):
     features: NDArray[np.float64]
     feature_names: tuple[str, ...]
     ms: NDArray[np.float64]
-    cost: NDArray[np.float64] = FREE  # [Q, A]; NaN where an arm that is not available states none
+    cost: NDArray[np.float64] = (
+        NO_COSTS  # [Q, A]; NaN where an arm that is not available states none
+    )
     price: float = 0.0
     order: str = "replacement"
     delay: NDArray[np.int64] | None = None  # [Q] or [Q, A]
     cost_range: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
-        rows, n_features = len(self.value), len(self.feature_names)
-        costs = f", price {self.price:g}" if self.is_charged else ""
+        n_cases, n_features = len(self.value), len(self.feature_names)
+        price_text = f", price {self.price:g}" if self.is_charged else ""
         return (
-            f"Table({rows:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, "
-            f"{n_features} features{costs})"
+            f"Table({n_cases:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, "
+            f"{n_features} features{price_text})"
         )
 
     @property
@@ -111,11 +113,21 @@ class Table(NamedTuple):
         _check_costing(price, None)
         if price == self.price:
             return self
-        low, high = self.cost_range or (float(np.nanmin(self.cost)), float(np.nanmax(self.cost)))
-        before = self.reward * (1.0 + self.price * (high - low)) + self.price * (self.cost - high)
-        least, most = price * low, price * high
+        lowest_cost, highest_cost = self.cost_range or (
+            float(np.nanmin(self.cost)),
+            float(np.nanmax(self.cost)),
+        )
+        gross_reward = self.reward * (
+            1.0 + self.price * (highest_cost - lowest_cost)
+        ) + self.price * (self.cost - highest_cost)
+        lowest_charge, highest_charge = price * lowest_cost, price * highest_cost
         # costs can push it out of [0, 1], where Beta learners need it
-        reward = np.clip((before - price * self.cost + most) / (1.0 + most - least), 0.0, 1.0)
+        reward = np.clip(
+            (gross_reward - price * self.cost + highest_charge)
+            / (1.0 + highest_charge - lowest_charge),
+            0.0,
+            1.0,
+        )
         value = self.gross - price * self.cost
         return self._replace(value=value, reward=reward, price=float(price))
 
@@ -176,31 +188,31 @@ class Table(NamedTuple):
             refuse("costs need a price, the value lost a unit of cost", "none", remedy)
         charge = 0.0 if price is None else price
         _check_costing(charge, cost_range)
-        parts = read_frame(
+        frame_arrays = read_frame(
             frame, costs=costs, features=features, intercept=intercept, delay=delay, mask=mask
         )
-        unknown = np.full(parts.mask.shape, np.nan)
+        unknown_ms = np.full(frame_arrays.mask.shape, np.nan)
         table = cls(
-            parts.arms,
-            parts.reward,
-            parts.reward,
-            parts.mask,
-            parts.features,
-            parts.feature_names,
-            unknown,
+            frame_arrays.arms,
+            frame_arrays.reward,
+            frame_arrays.reward,
+            frame_arrays.mask,
+            frame_arrays.features,
+            frame_arrays.feature_names,
+            unknown_ms,
             order="replacement" if order is None else order,
-            delay=parts.delay,
+            delay=frame_arrays.delay,
         )
         # costs are charged by the rule of `priced`, from a table that counts them at a price of 0
-        if parts.cost is not None:
-            table = table._replace(cost=parts.cost, cost_range=cost_range).priced(charge)
-        checked = _check_table(table)
+        if frame_arrays.cost is not None:
+            table = table._replace(cost=frame_arrays.cost, cost_range=cost_range).priced(charge)
+        checked_table = _check_table(table)
         if order is None:
             warn_user(
                 f"The order of the {len(frame)} rows is not stated: they are drawn with "
                 'replacement. State order="given", "shuffled" or "replacement" (rule S4.7).'
             )
-        return table._replace(delay=checked.delay)
+        return table._replace(delay=checked_table.delay)
 
 
 def _check_costing(price: object, cost_range: object) -> None:
@@ -209,15 +221,19 @@ def _check_costing(price: object, cost_range: object) -> None:
         refuse("price must be a number from 0", repr(price), "0 charges nothing")
     if cost_range is None:
         return
-    ends = tuple(cost_range) if isinstance(cost_range, tuple | list) else ()
-    if len(ends) != 2 or not all(map(_from_zero, ends)) or ends[0] > ends[1]:
+    range_ends = tuple(cost_range) if isinstance(cost_range, tuple | list) else ()
+    if (
+        len(range_ends) != 2
+        or not all(map(_from_zero, range_ends))
+        or range_ends[0] > range_ends[1]
+    ):
         rule = "cost_range must be the least and the largest cost, two numbers from 0"
         refuse(rule, repr(cost_range), "state both")
 
 
-def _from_zero(value: object) -> bool:
+def _from_zero(candidate: object) -> bool:
     """Whether a value is a number from 0."""
-    return is_number(value) and bool(0.0 <= value < np.inf)
+    return is_number(candidate) and bool(0.0 <= candidate < np.inf)
 
 
 class Bernoulli(NamedTuple):
@@ -261,30 +277,40 @@ def check_world(world: World, rounds: int) -> World:
 
 
 def _check_table(world: Table, rounds: int = 1) -> Table:
-    value, reward, ms, features = (
-        np.asarray(array, dtype=np.float64)
-        for array in (world.value, world.reward, world.ms, world.features)
+    values, reward_table, ms, features = (
+        np.asarray(checked_array, dtype=np.float64)
+        for checked_array in (world.value, world.reward, world.ms, world.features)
     )
     mask = np.asarray(world.mask)
-    shape = (len(value), len(world.arms))
-    for name, array in (("value", value), ("reward", reward), ("mask", mask), ("ms", ms)):
-        if array.shape != shape or 0 in shape:
-            rule = f"{name} must be [Q, A], a row a case and a column an arm, {shape}"
-            refuse(rule, array.shape, "fill it")
-    if features.shape != (len(value), len(world.feature_names)):
+    table_shape = (len(values), len(world.arms))
+    for array_name, checked_array in (
+        ("value", values),
+        ("reward", reward_table),
+        ("mask", mask),
+        ("ms", ms),
+    ):
+        if checked_array.shape != table_shape or 0 in table_shape:
+            rule = f"{array_name} must be [Q, A], a row a case and a column an arm, {table_shape}"
+            refuse(rule, checked_array.shape, "fill it")
+    if features.shape != (len(values), len(world.feature_names)):
         rule = "features must be [Q, F], a column a feature name"
         refuse(rule, features.shape, "name each feature")
-    check_mask(mask, shape)
-    rewards = reward[mask & ~np.isnan(reward)]
-    wrong = rewards[~((rewards >= 0.0) & (rewards <= 1.0))]
-    if len(wrong):
+    check_mask(mask, table_shape)
+    rewards = reward_table[mask & ~np.isnan(reward_table)]
+    wrong_rewards = rewards[~((rewards >= 0.0) & (rewards <= 1.0))]
+    if len(wrong_rewards):
         rule = "reward must be in [0, 1], or NaN where it never arrives"
-        refuse(rule, wrong[0], "normalise it (rule S4.4)")
-    for name, array in (("value of an available arm", value[mask]), ("features", features)):
-        if not np.isfinite(array).all():
-            refuse(f"{name} must be finite", "NaN or infinity", "mask the arm, or impute it")
-    checked = world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
-    return _check_order(_check_costs(checked), rounds)
+        refuse(rule, wrong_rewards[0], "normalise it (rule S4.4)")
+    for array_name, checked_array in (
+        ("value of an available arm", values[mask]),
+        ("features", features),
+    ):
+        if not np.isfinite(checked_array).all():
+            refuse(f"{array_name} must be finite", "NaN or infinity", "mask the arm, or impute it")
+    checked_table = world._replace(
+        value=values, reward=reward_table, mask=mask, features=features, ms=ms
+    )
+    return _check_order(_check_costs(checked_table), rounds)
 
 
 def _check_costs(world: Table) -> Table:
@@ -295,25 +321,31 @@ def _check_costs(world: Table) -> Table:
         price below 0.
     """
     _check_costing(world.price, world.cost_range)
-    cost = np.asarray(world.cost, dtype=np.float64)
-    if cost.shape != world.mask.shape:
-        if cost.shape != FREE.shape or cost.any():
+    costs = np.asarray(world.cost, dtype=np.float64)
+    if costs.shape != world.mask.shape:
+        if costs.shape != NO_COSTS.shape or costs.any():
             refuse(
                 f"cost must be [Q, A], {world.mask.shape}",
-                cost.shape,
+                costs.shape,
                 "give a number a cell",
             )
-        cost = np.broadcast_to(FREE, world.mask.shape)
-    low, high = (0.0, np.inf) if world.cost_range is None else world.cost_range
-    stated = cost[world.mask]
-    wrong = stated[~((stated >= low) & (stated <= high) & np.isfinite(stated))]
-    if len(wrong):
+        costs = np.broadcast_to(NO_COSTS, world.mask.shape)
+    lowest_cost, highest_cost = (0.0, np.inf) if world.cost_range is None else world.cost_range
+    available_costs = costs[world.mask]
+    wrong_costs = available_costs[
+        ~(
+            (available_costs >= lowest_cost)
+            & (available_costs <= highest_cost)
+            & np.isfinite(available_costs)
+        )
+    ]
+    if len(wrong_costs):
         rule = (
             "the cost of an available arm must be a number from 0, within cost_range where that "
             "is stated"
         )
-        refuse(rule, float(wrong[0]), "mask the arm, or widen the range")
-    return world._replace(cost=cost)
+        refuse(rule, float(wrong_costs[0]), "mask the arm, or widen the range")
+    return world._replace(cost=costs)
 
 
 def _check_order(world: Table, rounds: int) -> Table:
@@ -323,8 +355,12 @@ def _check_order(world: Table, rounds: int) -> Table:
       ValueError: an unknown order, more rounds than rows where each is played once, or delays that
         are none.
     """
-    if world.order not in ORDERS:
-        refuse(f"order must be one of {', '.join(ORDERS)}", repr(world.order), "choose one of them")
+    if world.order not in PLAY_ORDERS:
+        refuse(
+            f"order must be one of {', '.join(PLAY_ORDERS)}",
+            repr(world.order),
+            "choose one of them",
+        )
     if world.order != "replacement" and rounds > len(world.mask):
         rule = (
             f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}"
@@ -332,15 +368,15 @@ def _check_order(world: Table, rounds: int) -> Table:
         refuse(rule, rounds, "take order='replacement'")
     if world.delay is None:
         return world
-    delay = np.asarray(world.delay)
-    if delay.shape not in {world.mask.shape[:1], world.mask.shape} or not is_whole(delay):
-        value = f"{delay.dtype} of {delay.shape}"
+    delays = np.asarray(world.delay)
+    if delays.shape not in {world.mask.shape[:1], world.mask.shape} or not is_whole(delays):
+        delay_text = f"{delays.dtype} of {delays.shape}"
         refuse(
             "delay must be whole numbers of rounds from 0, [Q] or [Q, A]",
-            value,
+            delay_text,
             "0 is a reward at once",
         )
-    return world._replace(delay=delay.astype(np.int64))
+    return world._replace(delay=delays.astype(np.int64))
 
 
 def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
@@ -348,21 +384,21 @@ def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
     if means.ndim not in {1, 2} or 0 in means.shape:
         refuse("means must be [A] or [T, A]", means.shape, "give one an arm")
     if not ((means >= 0.0) & (means <= 1.0)).all():
-        wrong = means[~((means >= 0.0) & (means <= 1.0))][0]
-        refuse("means must be in [0, 1]", wrong, "they are probabilities")
-    shape = (rounds, means.shape[-1])
-    if means.ndim == 2 and means.shape != shape:
+        wrong_mean = means[~((means >= 0.0) & (means <= 1.0))][0]
+        refuse("means must be in [0, 1]", wrong_mean, "they are probabilities")
+    drifting_shape = (rounds, means.shape[-1])
+    if means.ndim == 2 and means.shape != drifting_shape:
         refuse(f"drifting means must have a row a round, {rounds}", len(means), "give each one")
     if world.mask is None:
         return Bernoulli(means)
     mask = np.asarray(world.mask)
-    return Bernoulli(means, None if check_mask(mask, shape) is None else mask)
+    return Bernoulli(means, None if check_mask(mask, drifting_shape) is None else mask)
 
 
 Arms = NDArray[np.int8]
 # replications that share one spawned stream; fixed, so that the bits are; of 100 half as fast
-BLOCK = 200
-REWARDS, DELAYS, LOST, POLICY = range(4)  # streams of a block
+REPLICATIONS_PER_BLOCK = 200
+REWARD_STREAM, DELAY_STREAM, LOST_STREAM, POLICY_STREAM = range(4)  # streams of a block
 
 
 class Feed(NamedTuple):
@@ -388,18 +424,18 @@ class Feed(NamedTuple):
         """How many arms it has."""
         return self.worth.shape[-1]
 
-    def row(self, t: int) -> NDArray[np.int32] | int:
+    def row(self, round_index: int) -> NDArray[np.int32] | int:
         """Row of the tables at round t: of each replication, or one for all."""
         if self.case is not None:
-            return self.case[t]
-        return t if len(self.worth) > 1 else 0
+            return self.case[round_index]
+        return round_index if len(self.worth) > 1 else 0
 
-    def open(self, t: int) -> NDArray[np.bool_] | None:
+    def open(self, round_index: int) -> NDArray[np.bool_] | None:
         """Arms available at round t, [R, A]."""
         return (
             None
             if self.mask is None
-            else np.broadcast_to(self.mask[self.row(t)], (self.size, self.n_arms))
+            else np.broadcast_to(self.mask[self.row(round_index)], (self.size, self.n_arms))
         )
 
     def rewards(
@@ -407,10 +443,10 @@ class Feed(NamedTuple):
     ) -> Array:
         """Rewards [N] of rounds that were chosen; NaN never arrives."""
         if self.uniform is None:
-            rows = t if self.case is None else self.case[t, replication]
-            return self.reward[rows, arm]
-        means = self.reward[t if len(self.reward) > 1 else 0, arm]
-        return np.asarray(self.uniform[t, replication] < means, np.float64)
+            case_rows = t if self.case is None else self.case[t, replication]
+            return self.reward[case_rows, arm]
+        arm_means = self.reward[t if len(self.reward) > 1 else 0, arm]
+        return np.asarray(self.uniform[t, replication] < arm_means, np.float64)
 
     def costs(
         self, t: NDArray[np.int64] | int, replication: NDArray[np.int64], arm: NDArray[np.int64]
@@ -432,14 +468,17 @@ class Accounts(NamedTuple):
     spend: Array | None  # [R, T] cumulative cost; none where nothing costs
 
 
-def stream(seed: int, block: int, kind: int) -> np.random.Generator:
+def stream(seed: int, block_number: int, purpose: int) -> np.random.Generator:
     """Generator of one block and one purpose."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block, kind)))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block_number, purpose)))
 
 
 def replication_blocks(replications: int) -> list[int]:
     """How many replications each block has."""
-    return [min(BLOCK, replications - first) for first in range(0, replications, BLOCK)]
+    return [
+        min(REPLICATIONS_PER_BLOCK, replications - first_replication)
+        for first_replication in range(0, replications, REPLICATIONS_PER_BLOCK)
+    ]
 
 
 def check_delay(delay: int | tuple[int, int], missing: float) -> tuple[int, int]:
@@ -448,102 +487,140 @@ def check_delay(delay: int | tuple[int, int], missing: float) -> tuple[int, int]
     Raises:
       ValueError: they are no whole numbers with 0 <= low <= high, or missing is no probability.
     """
-    low, high = delay if isinstance(delay, tuple) else (delay, delay)
-    low = check_count("delay", low, 0, "0 is before the next choice")
-    high = check_count("the greatest delay", high, low, "give (low, high) with low <= high")
+    least_delay, greatest_delay = delay if isinstance(delay, tuple) else (delay, delay)
+    least_delay = check_count("delay", least_delay, 0, "0 is before the next choice")
+    greatest_delay = check_count(
+        "the greatest delay", greatest_delay, least_delay, "give (low, high) with low <= high"
+    )
     if not 0.0 <= missing <= 1.0:
         refuse(
             "missing must be in [0, 1]",
             missing,
             "it is a probability",
         )
-    return low, high
+    return least_delay, greatest_delay
 
 
 def feed(
     world: World,
     rounds: int,
-    size: int,
+    n_replications: int,
     seed: int,
-    block: int,
+    block_number: int,
     *,
     delay: tuple[int, int] = (0, 0),
     missing: float = 0.0,
 ) -> Feed:
     """Block of a world that was checked.
 
-    Hangs on seed and block alone, and is the same for every policy.
+    It depends on seed and block alone, and is the same for every policy.
 
     Args:
-      delay: least and largest, drawn for each round; of a table without delays of its own.
+      delay: least and largest delay, drawn for each round if the table states no delays.
     """
     if isinstance(world, Table):
         worth, reward, features = world.value, world.reward, world.features
         mask = None if world.mask.all() else world.mask
     else:
-        rows = max(1 if np.ndim(part) < 2 else len(part) for part in world if part is not None)
-        full = (rows, world.n_arms)
-        worth = reward = np.ascontiguousarray(np.broadcast_to(world.means, full))
-        mask = (
-            None if world.mask is None else np.ascontiguousarray(np.broadcast_to(world.mask, full))
+        n_rows = max(
+            1 if np.ndim(world_array) < 2 else len(world_array)
+            for world_array in world
+            if world_array is not None
         )
-        features = np.zeros((rows, 0))
-    best = (worth if mask is None else np.where(mask, worth, -np.inf)).max(axis=-1, keepdims=True)
-    rng, shape = stream(seed, block, REWARDS), (rounds, size)
-    case = _drawn_rows(world, rng, rounds, size) if isinstance(world, Table) else None
-    low, high = delay
-    late: NDArray[np.int64] | int
-    late = (
-        low
-        if low == high
-        else stream(seed, block, DELAYS).integers(low, high, size=shape, endpoint=True)
+        full_shape = (n_rows, world.n_arms)
+        worth = reward = np.ascontiguousarray(np.broadcast_to(world.means, full_shape))
+        mask = (
+            None
+            if world.mask is None
+            else np.ascontiguousarray(np.broadcast_to(world.mask, full_shape))
+        )
+        features = np.zeros((n_rows, 0))
+    # Regret is measured against the best arm that is available, so masked arms do not count.
+    best_worth = (worth if mask is None else np.where(mask, worth, -np.inf)).max(
+        axis=-1, keepdims=True
+    )
+    # Rewards, delays and losses have streams of their own: adding a delay changes no reward.
+    rng, draw_shape = stream(seed, block_number, REWARD_STREAM), (rounds, n_replications)
+    case_rows = (
+        _drawn_rows(world, rng, rounds, n_replications) if isinstance(world, Table) else None
+    )
+    least_delay, greatest_delay = delay
+    late_rounds: NDArray[np.int64] | int
+    late_rounds = (
+        least_delay
+        if least_delay == greatest_delay
+        else stream(seed, block_number, DELAY_STREAM).integers(
+            least_delay, greatest_delay, size=draw_shape, endpoint=True
+        )
     )
     arm_delay = None
     if isinstance(world, Table) and world.delay is not None:
-        by_row = world.delay if world.delay.ndim == 1 else world.delay[:, 0]
-        if world.delay.ndim == 2 and (world.delay != by_row[:, None]).any():
+        row_delays = world.delay if world.delay.ndim == 1 else world.delay[:, 0]
+        if world.delay.ndim == 2 and (world.delay != row_delays[:, None]).any():
             arm_delay = world.delay
-        else:  # the same for every arm, and where it is 0 throughout nothing is late
-            late = by_row[case] if by_row.any() else 0
+        else:  # the same for every arm; if it is always 0, nothing is late
+            late_rounds = row_delays[case_rows] if row_delays.any() else 0
     return Feed(
         rounds,
-        size,
+        n_replications,
         worth,
-        best - worth,
+        best_worth - worth,
         reward,
         mask,
-        None if isinstance(world, Table) else rng.random(shape),
-        case,
+        None if isinstance(world, Table) else rng.random(draw_shape),
+        case_rows,
         features,
-        late,
-        stream(seed, block, LOST).random(shape) < missing if missing > 0.0 else None,
+        late_rounds,
+        stream(seed, block_number, LOST_STREAM).random(draw_shape) < missing
+        if missing > 0.0
+        else None,
         world.cost if isinstance(world, Table) and world.has_costs else None,
         arm_delay,
     )
 
 
 def _drawn_rows(
-    world: Table, rng: np.random.Generator, rounds: int, size: int
+    world: Table, rng: np.random.Generator, rounds: int, n_replications: int
 ) -> NDArray[np.int32]:
     """Row of the table in each round and replication, [T, R], by the table's order."""
     n_rows = len(world.value)
     if world.order == "given":
-        return np.repeat(np.arange(rounds, dtype=np.int32)[:, None], size, axis=1)
+        return np.repeat(np.arange(rounds, dtype=np.int32)[:, None], n_replications, axis=1)
     if world.order == "shuffled":
-        rows = np.broadcast_to(np.arange(n_rows, dtype=np.int32), (size, n_rows))
-        return np.ascontiguousarray(rng.permuted(rows, axis=1)[:, :rounds].T)
-    return rng.integers(n_rows, size=(rounds, size), dtype=np.int32)
+        row_numbers = np.broadcast_to(np.arange(n_rows, dtype=np.int32), (n_replications, n_rows))
+        return np.ascontiguousarray(rng.permuted(row_numbers, axis=1)[:, :rounds].T)
+    return rng.integers(n_rows, size=(rounds, n_replications), dtype=np.int32)
 
 
-def play_accounts(met: Feed, arm: Arms) -> Accounts:
+def play_accounts(block_feed: Feed, arm: Arms) -> Accounts:
     """Regret, value and pulls of the arms chosen, [T, R]."""
-    mine = np.ascontiguousarray(arm.T)
-    case = None if met.case is None else np.ascontiguousarray(met.case.T)
-    rows = case if case is not None else np.arange(met.rounds) if len(met.worth) > 1 else 0
-    place = mine + np.asarray(rows, np.int64) * met.n_arms
-    pulls = np.stack([(mine == number).sum(axis=1) for number in range(met.n_arms)], axis=1)
-    regret, value = (np.take(table, place) for table in (met.gap, met.worth))
-    spend = None if met.cost is None or case is None else np.cumsum(met.cost[case, mine], 1)
+    replication_arms = np.ascontiguousarray(arm.T)
+    case_rows = None if block_feed.case is None else np.ascontiguousarray(block_feed.case.T)
+    table_rows = (
+        case_rows
+        if case_rows is not None
+        else np.arange(block_feed.rounds)
+        if len(block_feed.worth) > 1
+        else 0
+    )
+    flat_cells = replication_arms + np.asarray(table_rows, np.int64) * block_feed.n_arms
+    pulls = np.stack(
+        [(replication_arms == arm_number).sum(axis=1) for arm_number in range(block_feed.n_arms)],
+        axis=1,
+    )
+    regret, value = (
+        np.take(worth_table, flat_cells) for worth_table in (block_feed.gap, block_feed.worth)
+    )
+    spend = (
+        None
+        if block_feed.cost is None or case_rows is None
+        else np.cumsum(block_feed.cost[case_rows, replication_arms], 1)
+    )
     return Accounts(
-        np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case, spend
+        np.cumsum(regret, 1, out=regret),
+        np.cumsum(value, 1, out=value),
+        pulls,
+        replication_arms,
+        case_rows,
+        spend,
     )

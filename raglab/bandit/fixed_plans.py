@@ -9,9 +9,9 @@ from raglab.bandit.environments import Table
 from raglab.values import refuse
 
 Array = NDArray[np.float64]
-FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"
-MIXTURE, PRICED = "best fixed mixture", "ridge with a price"  # those within a budget
-ROUNDING = 1e-9  # that probabilities of a row may miss 1 by
+FIXED_PLAN, UNIFORM_PLAN, ORACLE_PLAN, ROUTER_PLAN = "best fixed arm", "uniform", "oracle", "router"
+MIXTURE_PLAN, PRICED_PLAN = "best fixed mixture", "ridge with a price"  # those within a budget
+ROW_SUM_TOLERANCE = 1e-9  # that probabilities of a row may miss 1 by
 
 
 def baselines(
@@ -40,17 +40,19 @@ def baselines(
       [[0.0, 1.0], [0.0, 1.0]]
     """
     mask = world.mask
-    arm = best_fixed_arm(world) if fixed is None else fixed
+    fixed_arm = best_fixed_arm(world) if fixed is None else fixed
     plans: dict[str, Array] = {}
-    if arm is not None:
-        if arm not in world.arms or not mask[:, world.arms.index(arm)].all():
+    if fixed_arm is not None:
+        if fixed_arm not in world.arms or not mask[:, world.arms.index(fixed_arm)].all():
             rule = "fixed must be an arm that is available in every case"
-            refuse(rule, f"{arm!r} of {', '.join(world.arms)}", "name another, or none")
-        plans[FIXED] = np.broadcast_to(np.eye(len(world.arms))[world.arms.index(arm)], mask.shape)
-    plans[UNIFORM] = mask / mask.sum(axis=1, keepdims=True)
+            refuse(rule, f"{fixed_arm!r} of {', '.join(world.arms)}", "name another, or none")
+        plans[FIXED_PLAN] = np.broadcast_to(
+            np.eye(len(world.arms))[world.arms.index(fixed_arm)], mask.shape
+        )
+    plans[UNIFORM_PLAN] = mask / mask.sum(axis=1, keepdims=True)
     if router is not None:
-        plans[ROUTER] = router
-    return plans | {ORACLE: greedy_arms(world.value, mask)}
+        plans[ROUTER_PLAN] = router
+    return plans | {ORACLE_PLAN: greedy_arms(world.value, mask)}
 
 
 def best_fixed_arm(world: Table) -> str | None:
@@ -61,11 +63,11 @@ def best_fixed_arm(world: Table) -> str | None:
     Args:
       world: table of all arms of every case.
     """
-    always = np.flatnonzero(world.mask.all(axis=0))
+    always_open = np.flatnonzero(world.mask.all(axis=0))
     return (
         None
-        if not len(always)
-        else world.arms[always[int(np.argmax(world.value[:, always].sum(axis=0)))]]
+        if not len(always_open)
+        else world.arms[always_open[int(np.argmax(world.value[:, always_open].sum(axis=0)))]]
     )
 
 
@@ -76,20 +78,24 @@ def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
 
     An arm without a signal (NaN) is chosen only where none has one.
     """
-    known = mask & ~np.isnan(signal)
-    pool = np.where(known.any(axis=1, keepdims=True), known, mask)
-    scores = np.where(pool, np.where(np.isnan(signal), 0.0, signal), -np.inf)
-    best = pool & (scores == scores.max(axis=1, keepdims=True))
-    return best / best.sum(axis=1, keepdims=True)
+    has_signal = mask & ~np.isnan(signal)
+    candidate_arms = np.where(has_signal.any(axis=1, keepdims=True), has_signal, mask)
+    open_signals = np.where(candidate_arms, np.where(np.isnan(signal), 0.0, signal), -np.inf)
+    is_best = candidate_arms & (open_signals == open_signals.max(axis=1, keepdims=True))
+    return is_best / is_best.sum(axis=1, keepdims=True)
 
 
-def check_plan(plan: Array, name: str) -> None:
+def check_plan(plan: Array, argument_name: str) -> None:
     """Refuse rows [..., A] that are no probabilities.
 
     Raises:
       ValueError: a row has a number below 0, or does not sum to 1.
     """
-    wrong = ~((plan >= 0.0).all(axis=-1) & (np.abs(plan.sum(axis=-1) - 1.0) <= ROUNDING))
-    if wrong.any():
-        rule = f"rows of {name} must be >= 0 and sum to 1"
-        refuse(rule, plan[wrong].reshape(-1, plan.shape[-1])[0].tolist(), "they are probabilities")
+    is_wrong = ~(
+        (plan >= 0.0).all(axis=-1) & (np.abs(plan.sum(axis=-1) - 1.0) <= ROW_SUM_TOLERANCE)
+    )
+    if is_wrong.any():
+        rule = f"rows of {argument_name} must be >= 0 and sum to 1"
+        refuse(
+            rule, plan[is_wrong].reshape(-1, plan.shape[-1])[0].tolist(), "they are probabilities"
+        )

@@ -23,241 +23,332 @@ _, _normal, _, _beta, _student = bit_draws()
 
 
 @compile_kernel(inline="always")
-def _row(t: int, r: int, case: Any, rows: int) -> int:
+def _table_row(round_index: int, replication: int, cases: Any, n_rows: int) -> int:
     """Row of the tables."""
-    if len(case) > 0:
-        return int(case[t, r])
-    return t if rows > 1 else 0
+    if len(cases) > 0:
+        return int(cases[round_index, replication])
+    return round_index if n_rows > 1 else 0
 
 
 @compile_kernel(inline="always")
-def _arm_reward(t: int, r: int, row: int, arm: int, reward: Any, uniform: Any) -> float:
+def _arm_reward(
+    round_index: int, replication: int, table_row: int, arm: int, rewards: Any, uniforms: Any
+) -> float:
     """Reward of an arm: read from a table, or 1 where the uniform is below its mean."""
-    if len(uniform) > 0:
-        return 1.0 if uniform[t, r] < reward[row, arm] else 0.0
-    return float(reward[row, arm])
+    if len(uniforms) > 0:
+        return 1.0 if uniforms[round_index, replication] < rewards[table_row, arm] else 0.0
+    return float(rewards[table_row, arm])
 
 
 @compile_kernel(inline="always")
-def _best_arm(score: Any, r: int, row: int, mask: Any) -> int:
+def _best_arm(scores: Any, replication: int, table_row: int, arm_mask: Any) -> int:
     """Lowest of the available arms with the best score."""
-    arm, best = 0, -np.inf
-    for a in range(score.shape[1]):
-        mine = score[r, a] if len(mask) == 0 or mask[row, a] else -np.inf
-        arm = a if mine > best else arm
-        best = max(best, mine)
-    return arm
+    best_arm, best_score = 0, -np.inf
+    for arm_index in range(scores.shape[1]):
+        arm_score = (
+            scores[replication, arm_index]
+            if len(arm_mask) == 0 or arm_mask[table_row, arm_index]
+            else -np.inf
+        )
+        best_arm = arm_index if arm_score > best_score else best_arm
+        best_score = max(best_score, arm_score)
+    return best_arm
 
 
 @compile_kernel(checked=False)
 def _ucb_arms(
-    out: Any,
-    case: Any,
-    uniform: Any,
-    reward: Any,
-    mask: Any,
-    at_random: Any,
-    level: Any,
-    width: float,
-    bounds: bool,
+    chosen_arms: Any,
+    cases: Any,
+    uniforms: Any,
+    rewards: Any,
+    arm_mask: Any,
+    random_arms: Any,
+    log_rounds: Any,
+    exploration: float,
+    adds_bound: bool,
 ) -> None:
     """Arms of ucb1, or without bounds of epsilon_greedy, whose uniform choices are given."""
-    n_arms, size = reward.shape[1], out.shape[1]
+    n_arms, n_replications = rewards.shape[1], chosen_arms.shape[1]
     # an infinite mean puts an arm first until its first reward; its bound divides by 1, so that no
     # arm is NaN
-    total, n = np.zeros((size, n_arms)), np.zeros((size, n_arms))
-    mean, score = np.full((size, n_arms), np.inf), np.empty((size, n_arms))
-    for t in range(len(out)):
-        for r in range(size):
-            for a in range(n_arms):
-                score[r, a] = mean[r, a]
-                if bounds:
-                    score[r, a] += width * np.sqrt(2.0 * level[t] / max(n[r, a], 1.0))
-            row = _row(t, r, case, len(reward))
-            arm = _best_arm(score, r, row, mask)
+    reward_sums, reward_counts = (
+        np.zeros((n_replications, n_arms)),
+        np.zeros((n_replications, n_arms)),
+    )
+    mean_rewards, scores = (
+        np.full((n_replications, n_arms), np.inf),
+        np.empty((n_replications, n_arms)),
+    )
+    for round_index in range(len(chosen_arms)):
+        for replication in range(n_replications):
+            for arm_index in range(n_arms):
+                scores[replication, arm_index] = mean_rewards[replication, arm_index]
+                if adds_bound:
+                    scores[replication, arm_index] += exploration * np.sqrt(
+                        2.0
+                        * log_rounds[round_index]
+                        / max(reward_counts[replication, arm_index], 1.0)
+                    )
+            table_row = _table_row(round_index, replication, cases, len(rewards))
+            arm = _best_arm(scores, replication, table_row, arm_mask)
             # uniform choices were drawn beforehand, in the order of the NumPy loop
-            if len(at_random) > 0 and at_random[t, r] >= 0:
-                arm = at_random[t, r]
-            out[t, r] = arm
-            n[r, arm] += 1.0
-            total[r, arm] += _arm_reward(t, r, row, arm, reward, uniform)
-            mean[r, arm] = total[r, arm] / n[r, arm]
+            if len(random_arms) > 0 and random_arms[round_index, replication] >= 0:
+                arm = random_arms[round_index, replication]
+            chosen_arms[round_index, replication] = arm
+            reward_counts[replication, arm] += 1.0
+            reward_sums[replication, arm] += _arm_reward(
+                round_index, replication, table_row, arm, rewards, uniforms
+            )
+            mean_rewards[replication, arm] = (
+                reward_sums[replication, arm] / reward_counts[replication, arm]
+            )
 
 
 @compile_kernel(checked=False)
 def _thompson_beta(
-    out: Any,
-    case: Any,
-    uniform: Any,
-    reward: Any,
-    mask: Any,
+    chosen_arms: Any,
+    cases: Any,
+    uniforms: Any,
+    rewards: Any,
+    arm_mask: Any,
     rng: Any,
-    before: float,
-    rest: float,
-    divisor: float,
+    prior_successes: float,
+    prior_failures: float,
+    count_divisor: float,
     threshold: float,
 ) -> None:
     """Arms of thompson_beta; before, rest: prior successes and failures."""
-    bits = rng.bit_generator
-    n_arms, size = reward.shape[1], out.shape[1]
-    draw, counts = np.empty((size, n_arms)), np.zeros((2, size, n_arms))
-    for t in range(len(out)):
-        for r in range(size):
-            for a in range(n_arms):
-                won, lost = before + counts[0, r, a], rest + counts[1, r, a]
-                draw[r, a] = _beta(bits, won / divisor, lost / divisor)
-            row = _row(t, r, case, len(reward))
-            arm = _best_arm(draw, r, row, mask)
-            out[t, r] = arm
-            side = 0 if _arm_reward(t, r, row, arm, reward, uniform) > threshold else 1
-            counts[side, r, arm] += 1.0
+    bit_generator = rng.bit_generator
+    n_arms, n_replications = rewards.shape[1], chosen_arms.shape[1]
+    draws, outcome_counts = (
+        np.empty((n_replications, n_arms)),
+        np.zeros((2, n_replications, n_arms)),
+    )
+    for round_index in range(len(chosen_arms)):
+        for replication in range(n_replications):
+            for arm_index in range(n_arms):
+                successes, failures = (
+                    prior_successes + outcome_counts[0, replication, arm_index],
+                    prior_failures + outcome_counts[1, replication, arm_index],
+                )
+                draws[replication, arm_index] = _beta(
+                    bit_generator, successes / count_divisor, failures / count_divisor
+                )
+            table_row = _table_row(round_index, replication, cases, len(rewards))
+            arm = _best_arm(draws, replication, table_row, arm_mask)
+            chosen_arms[round_index, replication] = arm
+            outcome = (
+                0
+                if _arm_reward(round_index, replication, table_row, arm, rewards, uniforms)
+                > threshold
+                else 1
+            )
+            outcome_counts[outcome, replication, arm] += 1.0
 
 
 @compile_kernel(checked=False)
 def _thompson_nig(
-    out: Any,
-    case: Any,
-    uniform: Any,
-    reward: Any,
-    mask: Any,
+    chosen_arms: Any,
+    cases: Any,
+    uniforms: Any,
+    rewards: Any,
+    arm_mask: Any,
     rng: Any,
-    mu: float,
-    strength: float,
-    variance: float,
+    prior_mean: float,
+    prior_strength: float,
+    prior_variance: float,
     exploration: float,
 ) -> None:
-    """Arms of thompson_nig."""
-    bits = rng.bit_generator
-    n_arms, size = reward.shape[1], out.shape[1]
-    n, total, square = np.zeros((size, n_arms)), np.zeros((size, n_arms)), np.zeros((size, n_arms))
-    draw, location = np.empty((size, n_arms)), np.full((size, n_arms), strength * mu / strength)
-    scale = np.full(
-        (size, n_arms), exploration * np.sqrt(variance * strength / strength / strength)
+    """Arms of thompson_nig: each draws from the Student t posterior of its mean reward."""
+    bit_generator = rng.bit_generator
+    n_arms, n_replications = rewards.shape[1], chosen_arms.shape[1]
+    reward_counts, reward_sums, square_sums = (
+        np.zeros((n_replications, n_arms)),
+        np.zeros((n_replications, n_arms)),
+        np.zeros((n_replications, n_arms)),
     )
-    for t in range(len(out)):
-        for r in range(size):
-            for a in range(n_arms):
-                draw[r, a] = location[r, a] + scale[r, a] * _student(bits, strength + n[r, a])
-            row = _row(t, r, case, len(reward))
-            arm = _best_arm(draw, r, row, mask)
-            out[t, r] = arm
-            paid = _arm_reward(t, r, row, arm, reward, uniform)
-            n[r, arm] += 1.0
-            total[r, arm] += paid
-            square[r, arm] += paid * paid
-            n_rewards, added = n[r, arm], total[r, arm]
-            count = strength + n_rewards
-            scatter = max(square[r, arm] - added * added / n_rewards, 0.0)
-            shift = added - n_rewards * mu
-            between = strength * shift * shift / (n_rewards * count)
-            location[r, arm] = (strength * mu + added) / count
-            scale[r, arm] = exploration * np.sqrt(
-                (variance * strength + scatter + between) / count / count
+    # written as the NumPy reference writes it, since another order rounds otherwise
+    draws, locations = (
+        np.empty((n_replications, n_arms)),
+        np.full((n_replications, n_arms), prior_strength * prior_mean / prior_strength),
+    )
+    scales = np.full(
+        (n_replications, n_arms),
+        exploration * np.sqrt(prior_variance * prior_strength / prior_strength / prior_strength),
+    )
+    for round_index in range(len(chosen_arms)):
+        for replication in range(n_replications):
+            for arm_index in range(n_arms):
+                draws[replication, arm_index] = locations[replication, arm_index] + scales[
+                    replication, arm_index
+                ] * _student(bit_generator, prior_strength + reward_counts[replication, arm_index])
+            table_row = _table_row(round_index, replication, cases, len(rewards))
+            arm = _best_arm(draws, replication, table_row, arm_mask)
+            chosen_arms[round_index, replication] = arm
+            arm_reward = _arm_reward(round_index, replication, table_row, arm, rewards, uniforms)
+            reward_counts[replication, arm] += 1.0
+            reward_sums[replication, arm] += arm_reward
+            square_sums[replication, arm] += arm_reward * arm_reward
+            n_rewards, reward_sum = reward_counts[replication, arm], reward_sums[replication, arm]
+            # only the posterior of the chosen arm changes, so the others keep theirs
+            posterior_count = prior_strength + n_rewards
+            # rounding may leave a sum of squares below the square of the sum
+            scatter = max(square_sums[replication, arm] - reward_sum * reward_sum / n_rewards, 0.0)
+            shift = reward_sum - n_rewards * prior_mean
+            between = prior_strength * shift * shift / (n_rewards * posterior_count)
+            locations[replication, arm] = (
+                prior_strength * prior_mean + reward_sum
+            ) / posterior_count
+            scales[replication, arm] = exploration * np.sqrt(
+                (prior_variance * prior_strength + scatter + between)
+                / posterior_count
+                / posterior_count
             )
 
 
 @compile_kernel(checked=False)
 def _linear_arms(
-    out: Any,
-    case: Any,
-    reward: Any,
-    mask: Any,
+    chosen_arms: Any,
+    cases: Any,
+    rewards: Any,
+    arm_mask: Any,
     features: Any,
     rng: Any,
     first_inverse: Any,
     first_moment: Any,
-    mu: float,
-    width: float,
-    draws: bool,
+    prior_mean: float,
+    exploration: float,
+    is_drawn: bool,
 ) -> None:
-    """Arms of lin_ucb, or of lin_thompson, which draws; mu is the prior mean.
+    """Arms of lin_ucb, or of lin_thompson, which draws.
 
     first_inverse, first_moment: of each arm's design and of its sums before the first round, [A, d,
     d] and [A, d].
     """
-    bits = rng.bit_generator
-    n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
-    inverse, moment = np.empty((size, n_arms, d, d)), np.empty((size, n_arms, d))
-    inverse[:], moment[:] = first_inverse, first_moment
-    solved, square, chance = np.empty((n_arms, d)), np.empty(n_arms), np.ones(n_arms)
-    for t in range(len(out)):
-        for r in range(size):
-            # all arms draw, masked ones too: the generator's order must not hang on the mask
-            if draws:
-                for a in range(n_arms):
-                    chance[a] = _normal(bits)
-            row = int(case[t, r])
-            x = features[row]
-            arm, best = 0, -np.inf
-            for a in range(n_arms):
-                if len(mask) > 0 and not mask[row, a]:
+    bit_generator = rng.bit_generator
+    n_arms, n_replications, n_features = rewards.shape[1], chosen_arms.shape[1], features.shape[1]
+    inverses, moments = (
+        np.empty((n_replications, n_arms, n_features, n_features)),
+        np.empty((n_replications, n_arms, n_features)),
+    )
+    inverses[:], moments[:] = first_inverse, first_moment
+    solved_features, widths, normal_draws = (
+        np.empty((n_arms, n_features)),
+        np.empty(n_arms),
+        np.ones(n_arms),
+    )
+    for round_index in range(len(chosen_arms)):
+        for replication in range(n_replications):
+            # all arms draw, masked ones too: the generator's order must not depend on the mask
+            if is_drawn:
+                for arm_index in range(n_arms):
+                    normal_draws[arm_index] = _normal(bit_generator)
+            table_row = int(cases[round_index, replication])
+            context = features[table_row]
+            best_arm, best_score = 0, -np.inf
+            for arm_index in range(n_arms):
+                if len(arm_mask) > 0 and not arm_mask[table_row, arm_index]:
                     continue
-                # solved is the inverse times x: it gives mean and width now, and the update of the
-                # arm that is taken
-                mine = solved[a]
-                for i in range(d):
-                    mine[i] = inverse[r, a, 0, i] * x[0]
-                for j in range(1, d):
-                    for i in range(d):
-                        mine[i] += inverse[r, a, j, i] * x[j]
-                mean, square[a] = 0.0, 0.0
-                for i in range(d):
-                    square[a] += mine[i] * x[i]
-                    mean += moment[r, a, i] * mine[i]
-                score = mu + mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
+                # the inverse times the context gives mean and width now, and the update of the arm
+                # that is taken
+                solved_row = solved_features[arm_index]
+                for i in range(n_features):
+                    solved_row[i] = inverses[replication, arm_index, 0, i] * context[0]
+                for j in range(1, n_features):
+                    for i in range(n_features):
+                        solved_row[i] += inverses[replication, arm_index, j, i] * context[j]
+                arm_mean, widths[arm_index] = 0.0, 0.0
+                for i in range(n_features):
+                    widths[arm_index] += solved_row[i] * context[i]
+                    arm_mean += moments[replication, arm_index, i] * solved_row[i]
+                arm_score = (
+                    prior_mean
+                    + arm_mean
+                    + exploration * np.sqrt(max(widths[arm_index], 0.0)) * normal_draws[arm_index]
+                )
                 # only a better score counts, so that of equal ones the lowest arm is taken
-                if score > best:
-                    arm, best = a, score
-            out[t, r] = arm
+                if arm_score > best_score:
+                    best_arm, best_score = arm_index, arm_score
+            chosen_arms[round_index, replication] = best_arm
             # Sherman and Morrison: the inverse loses an outer product, and is never inverted anew
-            paid, mine = reward[row, arm] - mu, solved[arm]
-            factor = np.sqrt(1.0 / (1.0 + square[arm]))
-            for i in range(d):
-                mine[i] *= factor
-                moment[r, arm, i] += paid * x[i]
-            for i in range(d):
-                for j in range(d):
-                    inverse[r, arm, i, j] -= mine[i] * mine[j]
+            centred_reward, solved_row = (
+                rewards[table_row, best_arm] - prior_mean,
+                solved_features[best_arm],
+            )
+            update_factor = np.sqrt(1.0 / (1.0 + widths[best_arm]))
+            for i in range(n_features):
+                solved_row[i] *= update_factor
+                moments[replication, best_arm, i] += centred_reward * context[i]
+            for i in range(n_features):
+                for j in range(n_features):
+                    inverses[replication, best_arm, i, j] -= solved_row[i] * solved_row[j]
 
 
 def played(
-    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
+    block_feed: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
 ) -> Arms:
     """Arms [T, R] that a plain learner with a compiled loop chooses: that which its entry names.
 
     Args:
       initial: state of one linear learner that every replication begins with.
     """
-    out = np.empty((met.rounds, met.size), np.int8)
+    chosen_arms = np.empty((block_feed.rounds, block_feed.size), np.int8)
     # what is not there is empty, so that numba has one type for it
-    case = np.zeros((0, 0), np.int32) if met.case is None else met.case
-    uniform = np.zeros((0, 0)) if met.uniform is None else met.uniform
-    reward = np.ascontiguousarray(met.reward)
-    mask = np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask)
-    block = (out, case, uniform, reward, mask)
-    exploration, strength = float(bandit.exploration), float(bandit.prior_strength)
-    mu, variance = float(bandit.prior_mean), float(bandit.prior_variance)
-    loop = LEARNERS[bandit.algorithm].compiled
-    if loop in {"greedy", "ucb1"}:
-        at_random = exploration_arms(met, bandit, rng)
-        drawn = np.zeros((0, 0), np.int8) if at_random is None else at_random
-        _ucb_arms(*block, drawn, logs(met.rounds), exploration, loop == "ucb1")
-    elif loop == "beta":
-        before, threshold = strength * mu, float(bandit.threshold)
-        _thompson_beta(*block, rng, before, strength - before, exploration * exploration, threshold)
-    elif loop == "student":
-        _thompson_nig(*block, rng, mu, strength, variance, exploration)
+    cases = np.zeros((0, 0), np.int32) if block_feed.case is None else block_feed.case
+    uniforms = np.zeros((0, 0)) if block_feed.uniform is None else block_feed.uniform
+    rewards = np.ascontiguousarray(block_feed.reward)
+    arm_mask = (
+        np.zeros((0, 0), np.bool_)
+        if block_feed.mask is None
+        else np.ascontiguousarray(block_feed.mask)
+    )
+    block_arrays = (chosen_arms, cases, uniforms, rewards, arm_mask)
+    exploration, prior_strength = float(bandit.exploration), float(bandit.prior_strength)
+    prior_mean, prior_variance = float(bandit.prior_mean), float(bandit.prior_variance)
+    loop_name = LEARNERS[bandit.algorithm].compiled
+    if loop_name in {"greedy", "ucb1"}:
+        random_arms = exploration_arms(block_feed, bandit, rng)
+        epsilon_arms = np.zeros((0, 0), np.int8) if random_arms is None else random_arms
+        _ucb_arms(
+            *block_arrays, epsilon_arms, logs(block_feed.rounds), exploration, loop_name == "ucb1"
+        )
+    elif loop_name == "beta":
+        prior_successes, threshold = prior_strength * prior_mean, float(bandit.threshold)
+        _thompson_beta(
+            *block_arrays,
+            rng,
+            prior_successes,
+            prior_strength - prior_successes,
+            exploration * exploration,
+            threshold,
+        )
+    elif loop_name == "student":
+        _thompson_nig(*block_arrays, rng, prior_mean, prior_strength, prior_variance, exploration)
     else:
-        draws, features = loop == "lin_thompson", np.ascontiguousarray(met.features)
-        width, d = noise(bandit) if draws else exploration, features.shape[1]
+        is_drawn, features = loop_name == "lin_thompson", np.ascontiguousarray(block_feed.features)
+        spread_factor, n_features = noise(bandit) if is_drawn else exploration, features.shape[1]
         # before a reward the design is the ridge alone
-        inverse: Any = np.tile(np.eye(d) / strength, (met.n_arms, 1, 1))
-        moment: Array = np.zeros((met.n_arms, d))
+        inverses: Any = np.tile(np.eye(n_features) / prior_strength, (block_feed.n_arms, 1, 1))
+        moments: Array = np.zeros((block_feed.n_arms, n_features))
         if initial is not None:
-            inverse = np.linalg.inv(np.ascontiguousarray(initial.gram) + strength * np.eye(d))
-            moment = np.ascontiguousarray(initial.moment)
-        _linear_arms(out, case, reward, mask, features, rng, inverse, moment, mu, width, draws)
-    return out
+            inverses = np.linalg.inv(
+                np.ascontiguousarray(initial.gram) + prior_strength * np.eye(n_features)
+            )
+            moments = np.ascontiguousarray(initial.moment)
+        _linear_arms(
+            chosen_arms,
+            cases,
+            rewards,
+            arm_mask,
+            features,
+            rng,
+            inverses,
+            moments,
+            prior_mean,
+            spread_factor,
+            is_drawn,
+        )
+    return chosen_arms
 
 
 def logs(rounds: int) -> Array:
@@ -265,18 +356,25 @@ def logs(rounds: int) -> Array:
     return np.log(np.maximum(np.arange(rounds, dtype=np.float64), 1.0))
 
 
-def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
+def exploration_arms(block_feed: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
     """Arms [T, R] that a learner with an epsilon chooses uniformly, -1 where it does not.
 
     None for other learners.
     """
     if not LEARNERS[bandit.algorithm].uniform:
         return None
-    chance = rng.random((met.rounds, met.size))
-    open_ = np.ones((1, met.n_arms), np.bool_) if met.mask is None else met.mask
-    by_round = np.arange(met.rounds)[:, None] if met.case is None else met.case
-    rows = by_round if len(open_) > 1 else 0
-    n_open = open_.sum(axis=-1)[rows]
-    place = np.minimum(chance / max(bandit.epsilon, 1e-300) * n_open, n_open - 1).astype(np.int64)
-    in_order = np.argsort(~open_, axis=-1, kind="stable").astype(np.int8)  # available arms first
-    return np.where(chance < bandit.epsilon, in_order[rows, place], np.int8(-1))
+    uniforms = rng.random((block_feed.rounds, block_feed.size))
+    open_arms = (
+        np.ones((1, block_feed.n_arms), np.bool_) if block_feed.mask is None else block_feed.mask
+    )
+    round_rows = (
+        np.arange(block_feed.rounds)[:, None] if block_feed.case is None else block_feed.case
+    )
+    mask_rows = round_rows if len(open_arms) > 1 else 0
+    n_open_arms = open_arms.sum(axis=-1)[mask_rows]
+    open_ranks = np.minimum(
+        uniforms / max(bandit.epsilon, 1e-300) * n_open_arms, n_open_arms - 1
+    ).astype(np.int64)
+    # available arms first
+    open_arms_first = np.argsort(~open_arms, axis=-1, kind="stable").astype(np.int8)
+    return np.where(uniforms < bandit.epsilon, open_arms_first[mask_rows, open_ranks], np.int8(-1))

@@ -29,14 +29,16 @@ def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.
       >>> guarded([False, True, False], [500.0, 9000.0, 100.0], 8000.0).tolist()
       [False, True, False]
     """
-    on, slow = np.asarray(mask), np.asarray(p95_ms, dtype=np.float64)
-    if on.dtype != np.bool_ or not on.any(axis=-1).all():
-        refuse("mask must be of booleans and leave an arm", on.tolist(), "leave an arm available")
-    if not budget_ms > 0.0 or bool((slow < 0.0).any()):
+    arm_mask, latencies = np.asarray(mask), np.asarray(p95_ms, dtype=np.float64)
+    if arm_mask.dtype != np.bool_ or not arm_mask.any(axis=-1).all():
+        refuse(
+            "mask must be of booleans and leave an arm", arm_mask.tolist(), "leave an arm available"
+        )
+    if not budget_ms > 0.0 or bool((latencies < 0.0).any()):
         msg = (
             f"budget and latencies must be positive milliseconds, got {budget_ms:g} and "
-            f"{slow.tolist()}."
+            f"{latencies.tolist()}."
         )
         raise ValueError(msg)
-    in_budget = on & ~(slow > budget_ms)
-    return np.where(in_budget.any(axis=-1, keepdims=True), in_budget, on)
+    in_budget = arm_mask & ~(latencies > budget_ms)
+    return np.where(in_budget.any(axis=-1, keepdims=True), in_budget, arm_mask)

@@ -30,7 +30,9 @@ from raglab.values import refuse
 if TYPE_CHECKING:
     import pandas as pd
 
-PREFIX = "p_"  # of a log's columns of propensities, which name the arms in their order
+PROPENSITY_COLUMN_PREFIX = (
+    "p_"  # of a log's columns of propensities, which name the arms in their order
+)
 
 
 def learned_state(
@@ -79,25 +81,39 @@ def learned_state(
     if not isinstance(bandit, Bandit):
         refuse("a history is learned by a Bandit", f"{bandit!r:.80}", "write Bandit('ucb1')")
     if not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
-        remedy = "1 counts history as new rounds"
-        refuse("weight must be above 0, and 1 beside a window", weight, remedy)
+        weight_remedy = "1 counts history as new rounds"
+        refuse("weight must be above 0, and 1 beside a window", weight, weight_remedy)
     if isinstance(source, Table):
-        n_arms = source.n_arms
-        arm, reward, context = _played_rounds(source, bandit, policy, rounds, seed)
+        n_learner_arms = source.n_arms
+        arms_chosen, rewards, contexts = _played_rounds(source, bandit, policy, rounds, seed)
     else:
-        n_arms, arm, reward = _logged_rounds(source, arms)
-        context = logged_contexts(source, features) if bandit.linear else np.zeros((len(source), 0))
-    context = context if bandit.linear else context[:, :0]
+        n_learner_arms, arms_chosen, rewards = _logged_rounds(source, arms)
+        contexts = (
+            logged_contexts(source, features) if bandit.linear else np.zeros((len(source), 0))
+        )
+    contexts = contexts if bandit.linear else contexts[:, :0]
     # Each round is CHOSEN and, where its reward is known, REWARDED before the next round.
-    is_known = ~np.isnan(reward)
-    at = np.repeat(np.arange(len(arm)), np.where(is_known, 2, 1))
-    kind = np.where(np.diff(at, prepend=-1) > 0, CHOSEN, REWARDED)
-    none, reward = np.zeros(len(at)), np.where(is_known, reward, 0.0)[at]
-    steps = Steps(kind, arm[at], none, reward, none.astype(np.int64), context[at])
-    state = init(n_arms, bandit=bandit, n_features=context.shape[1])
-    state = fold(state, steps, bandit)
-    sums = ("n", "total", "square", "gram", "moment")
-    return state._replace(**{name: weight * getattr(state, name) for name in sums})
+    has_reward = ~np.isnan(rewards)
+    round_of_step = np.repeat(np.arange(len(arms_chosen)), np.where(has_reward, 2, 1))
+    step_kinds = np.where(np.diff(round_of_step, prepend=-1) > 0, CHOSEN, REWARDED)
+    no_old_rewards, rewards = (
+        np.zeros(len(round_of_step)),
+        np.where(has_reward, rewards, 0.0)[round_of_step],
+    )
+    steps = Steps(
+        step_kinds,
+        arms_chosen[round_of_step],
+        no_old_rewards,
+        rewards,
+        no_old_rewards.astype(np.int64),
+        contexts[round_of_step],
+    )
+    empty_state = init(n_learner_arms, bandit=bandit, n_features=contexts.shape[1])
+    empty_state = fold(empty_state, steps, bandit)
+    sum_names = ("n", "total", "square", "gram", "moment")
+    return empty_state._replace(
+        **{sum_name: weight * getattr(empty_state, sum_name) for sum_name in sum_names}
+    )
 
 
 def _played_rounds(
@@ -105,35 +121,47 @@ def _played_rounds(
 ) -> tuple[Ints, Array, Array]:
     """Arms and rewards that a fixed policy would have logged, [N], and contexts [N, F]."""
     n_rounds = len(table.mask) if rounds is None else rounds
-    _, note = follow_costs(bandit, table)
-    if note:
-        refuse("the learner of a history must follow the table's costs", note, "name that learner")
+    _, cost_note = follow_costs(bandit, table)
+    if cost_note:
+        refuse(
+            "the learner of a history must follow the table's costs", cost_note, "name that learner"
+        )
     probabilities = table.mask / table.mask.sum(axis=1, keepdims=True) if policy is None else policy
-    done = run(probabilities, table, rounds=n_rounds, replications=1, seed=seed)
-    case, arm = np.asarray(done.case)[0], done.arm[0].astype(np.int64)
-    return arm, table.reward[case, arm], table.features[case]
+    played_run = run(probabilities, table, rounds=n_rounds, replications=1, seed=seed)
+    case_rows, chosen_arms = np.asarray(played_run.case)[0], played_run.arm[0].astype(np.int64)
+    return chosen_arms, table.reward[case_rows, chosen_arms], table.features[case_rows]
 
 
-def _logged_rounds(log: pd.DataFrame, arms: Sequence[Any] | None) -> tuple[int, Ints, Array]:
+def _logged_rounds(log: pd.DataFrame, stated_arms: Sequence[Any] | None) -> tuple[int, Ints, Array]:
     """Number of arms of a log, its arms and its rewards, [N]; NaN where none came."""
     if not hasattr(log, "columns"):
         remedy = "give a DataFrame"
         refuse("a history must be a Table or a log", type(log).__name__, remedy)
-    heads = [str(head) for head in log.columns]
-    names = [head.removeprefix(PREFIX) for head in heads if head.startswith(PREFIX)]
-    names = names if arms is None else list(arms)
-    column = "action" if "action" in heads else "arm"
-    if not names or not {column, "reward"} <= set(heads):
+    column_names = [str(column_name) for column_name in log.columns]
+    arm_names = [
+        column_name.removeprefix(PROPENSITY_COLUMN_PREFIX)
+        for column_name in column_names
+        if column_name.startswith(PROPENSITY_COLUMN_PREFIX)
+    ]
+    arm_names = arm_names if stated_arms is None else list(stated_arms)
+    arm_column = "action" if "action" in column_names else "arm"
+    if not arm_names or not {arm_column, "reward"} <= set(column_names):
         rule = "a log must have the columns action or arm, and reward, and name its arms"
-        refuse(rule, ", ".join(heads)[:200], "rename them, or give arms")
-    keys = range(len(names)) if column == "action" else names
-    places = {key: place for place, key in enumerate(keys)}
-    unknown = [cell for cell in log[column].unique().tolist() if cell not in places]
-    if unknown:
-        rule = f"{column} must be one of {', '.join(map(str, places))[:200]}"
-        refuse(rule, repr(unknown[0]), "name all arms")
-    arm = np.array([places[cell] for cell in log[column].tolist()], dtype=np.int64)
-    return len(names), arm, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
+        refuse(rule, ", ".join(column_names)[:200], "rename them, or give arms")
+    arm_keys = range(len(arm_names)) if arm_column == "action" else arm_names
+    arm_places = {arm_key: arm_place for arm_place, arm_key in enumerate(arm_keys)}
+    unknown_arms = [
+        logged_arm
+        for logged_arm in log[arm_column].unique().tolist()
+        if logged_arm not in arm_places
+    ]
+    if unknown_arms:
+        rule = f"{arm_column} must be one of {', '.join(map(str, arm_places))[:200]}"
+        refuse(rule, repr(unknown_arms[0]), "name all arms")
+    arm_numbers = np.array(
+        [arm_places[logged_arm] for logged_arm in log[arm_column].tolist()], dtype=np.int64
+    )
+    return len(arm_names), arm_numbers, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> Array:
@@ -147,21 +175,36 @@ def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | Non
       >>> logged_contexts(pd.DataFrame({"x": [1.0, 2.0]}), ["x"]).tolist()
       [[1.0], [2.0]]
     """
-    stated: Any = features
-    if stated is None or (isinstance(stated, str | list | tuple) and not stated):
+    stated_features: Any = features
+    if stated_features is None or (
+        isinstance(stated_features, str | list | tuple) and not stated_features
+    ):
         refuse("a linear learner needs a context", "no features", "name their columns")
-    is_named = isinstance(stated, list | tuple) and np.ndim(stated) == 1
-    missing = [name for name in stated if name not in log.columns] if is_named else []
-    if missing or isinstance(stated, str):
+    names_columns = isinstance(stated_features, list | tuple) and np.ndim(stated_features) == 1
+    missing_columns = (
+        [feature_name for feature_name in stated_features if feature_name not in log.columns]
+        if names_columns
+        else []
+    )
+    if missing_columns or isinstance(stated_features, str):
         rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
-        refuse(rule, (", ".join(map(str, missing)) or stated)[:80], "write a list of these names")
-    if is_named:
-        return np.column_stack([float_array(log[name], f"the feature {name}") for name in stated])
-    context = np.asarray(stated, np.float64)
-    if context.ndim != 2 or len(context) != len(log):
+        refuse(
+            rule,
+            (", ".join(map(str, missing_columns)) or stated_features)[:80],
+            "write a list of these names",
+        )
+    if names_columns:
+        return np.column_stack(
+            [
+                float_array(log[feature_name], f"the feature {feature_name}")
+                for feature_name in stated_features
+            ]
+        )
+    contexts = np.asarray(stated_features, np.float64)
+    if contexts.ndim != 2 or len(contexts) != len(log):
         rule = f"features must be [N, F] of {len(log)} rounds"
-        refuse(rule, context.shape, "give a row a round")
-    return context
+        refuse(rule, contexts.shape, "give a row a round")
+    return contexts
 
 
 def history_of(log: pd.DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
@@ -186,15 +229,21 @@ def history_of(log: pd.DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
     check_bandit(bandit)
     if bandit.linear:
         refuse("a history has no contexts", f"the policy {bandit.algorithm}", "leave it out")
-    ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
-    _, arm, reward = _logged_rounds(ordered.drop(columns="action", errors="ignore"), arms)
-    outcome = reward_outcome(check_reward(reward), bandit)
-    age = np.arange(len(arm))[::-1]
-    weight = np.where(age < bandit.window, 1.0, 0.0) if bandit.window else bandit.discount**age
+    ordered_log = log.sort_values("time", kind="stable") if "time" in log.columns else log
+    _, arm_numbers, rewards = _logged_rounds(
+        ordered_log.drop(columns="action", errors="ignore"), arms
+    )
+    outcomes = reward_outcome(check_reward(rewards), bandit)
+    reward_ages = np.arange(len(arm_numbers))[::-1]
+    reward_weights = (
+        np.where(reward_ages < bandit.window, 1.0, 0.0)
+        if bandit.window
+        else bandit.discount**reward_ages
+    )
     return Stats(
         *(
-            np.bincount(arm, weight * value, len(arms)).astype(np.float64)
-            for value in (np.ones(len(arm)), outcome, outcome * outcome)
+            np.bincount(arm_numbers, reward_weights * weighted_values, len(arms)).astype(np.float64)
+            for weighted_values in (np.ones(len(arm_numbers)), outcomes, outcomes * outcomes)
         )
     )
 
@@ -224,7 +273,7 @@ def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
         refuse("discount must be in [0, 1]", f"{discount:g}", "it is the weight of an old reward")
     if not most >= 0.0:
         refuse("most must be at least 0", f"{most:g}", "it caps pseudo-observations")
-    n = np.asarray(history.n, dtype=np.float64)
-    pseudo_n = np.minimum(discount * n, most)
-    scale = pseudo_n / np.where(n > 0.0, n, 1.0)
-    return Stats(pseudo_n, history.total * scale, history.square * scale)
+    reward_counts = np.asarray(history.n, dtype=np.float64)
+    pseudo_counts = np.minimum(discount * reward_counts, most)
+    count_scale = pseudo_counts / np.where(reward_counts > 0.0, reward_counts, 1.0)
+    return Stats(pseudo_counts, history.total * count_scale, history.square * count_scale)

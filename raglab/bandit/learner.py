@@ -20,7 +20,7 @@ from raglab.values import Floats, refuse
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-TIES = ("lowest", "random")
+TIE_RULES = ("lowest", "random")
 
 
 class Stats(NamedTuple):
@@ -38,7 +38,7 @@ class Stats(NamedTuple):
 
 
 # mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
-CENTRED = "centred"
+CENTRED_MARK = "centred"
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class LearnerEntry:
 # by name, in the order in which they are listed; `learners` fills it
 LEARNERS: dict[str, LearnerEntry] = {}
 
-RANGES = {
+SETTING_RANGES = {
     "epsilon": (0.0, 1.0, "it is a share of rounds"),
     "exploration": (0.0, np.inf, "it multiplies a width; 1 is published"),
     "threshold": (0.0, 1.0, "rewards are in [0, 1]"),
@@ -264,8 +264,8 @@ RANGES = {
     "discount": (0.0, 1.0, "1 forgets nothing"),
     "floor": (0.0, 1.0, "times the number of arms it may not pass 1"),
 }
-POSITIVE = ("discount",)
-ROUNDING = 1e-9  # that scaled sums may be off
+POSITIVE_SETTINGS = ("discount",)
+SUM_TOLERANCE = 1e-9  # that scaled sums may be off
 
 
 def check_algorithm(algorithm: str) -> None:
@@ -275,8 +275,12 @@ def check_algorithm(algorithm: str) -> None:
       ValueError: lists the learners, and names the nearest.
     """
     if algorithm not in LEARNERS:
-        near = get_close_matches(str(algorithm), LEARNERS, 1)
-        remedy = f"did you mean {near[0]}? Choose one of them" if near else "choose one of them"
+        nearest_names = get_close_matches(str(algorithm), LEARNERS, 1)
+        remedy = (
+            f"did you mean {nearest_names[0]}? Choose one of them"
+            if nearest_names
+            else "choose one of them"
+        )
         refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(algorithm)[:80], remedy)
 
 
@@ -289,17 +293,23 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
       ValueError: the rule, the value, and what to do.
     """
     check_algorithm(bandit.algorithm)
-    entry = LEARNERS[bandit.algorithm]
-    if bandit.ties not in TIES:
+    learner_entry = LEARNERS[bandit.algorithm]
+    if bandit.ties not in TIE_RULES:
         refuse("ties must be lowest or random", repr(bandit.ties), "choose one of them")
-    positive = (*POSITIVE, *entry.positive)
-    for name, (low, high, why) in RANGES.items():
-        value = getattr(bandit, name)
-        if not (low <= value <= high and np.isfinite(value)) or (name in positive and value == 0.0):
-            bracket = "(" if name in positive else "["
-            refuse(f"{name} must be in {bracket}{low:g}, {high:g}]", value, why)
-    if entry.check is not None:
-        entry.check(bandit)
+    positive_settings = (*POSITIVE_SETTINGS, *learner_entry.positive)
+    for setting_name, (lower_bound, upper_bound, range_reason) in SETTING_RANGES.items():
+        setting_value = getattr(bandit, setting_name)
+        if not (lower_bound <= setting_value <= upper_bound and np.isfinite(setting_value)) or (
+            setting_name in positive_settings and setting_value == 0.0
+        ):
+            opening_bracket = "(" if setting_name in positive_settings else "["
+            refuse(
+                f"{setting_name} must be in {opening_bracket}{lower_bound:g}, {upper_bound:g}]",
+                setting_value,
+                range_reason,
+            )
+    if learner_entry.check is not None:
+        learner_entry.check(bandit)
     if not (isinstance(bandit.window, int | np.integer) and bandit.window >= 0):
         refuse("window must be a whole number of rounds, >= 0", bandit.window, "0 is no window")
     if bandit.window and bandit.discount < 1.0:
@@ -315,40 +325,57 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
 def _check_history(bandit: Bandit, n_arms: int | None) -> None:
     if bandit.linear:
         refuse("a history has no contexts", bandit.algorithm, "leave it out")
-    n, total, square = (np.asarray(part, np.float64) for part in bandit.history or ())
-    shape = n.shape[:1] if n_arms is None else (n_arms,)
-    if not shape or {n.shape, total.shape, square.shape} != {shape}:
-        refuse("history must be [A] each, a number an arm", n.shape, "see warm_start")
-    most = 1.0 + ROUNDING
-    holds = (square >= 0.0) & (total * most >= square) & (n * most >= total) & (n < np.inf)
-    if not holds.all():
+    reward_counts, reward_sums, square_sums = (
+        np.asarray(statistic, np.float64) for statistic in bandit.history or ()
+    )
+    arms_shape = reward_counts.shape[:1] if n_arms is None else (n_arms,)
+    if not arms_shape or {reward_counts.shape, reward_sums.shape, square_sums.shape} != {
+        arms_shape
+    }:
+        refuse("history must be [A] each, a number an arm", reward_counts.shape, "see warm_start")
+    rounding_factor = 1.0 + SUM_TOLERANCE
+    is_consistent = (
+        (square_sums >= 0.0)
+        & (reward_sums * rounding_factor >= square_sums)
+        & (reward_counts * rounding_factor >= reward_sums)
+        & (reward_counts < np.inf)
+    )
+    if not is_consistent.all():
         rule = "history must have finite n >= total >= square >= 0, as rewards in [0, 1] do"
-        refuse(rule, (n.tolist(), total.tolist(), square.tolist()), "see warm_start")
+        refuse(
+            rule,
+            (reward_counts.tolist(), reward_sums.tolist(), square_sums.tolist()),
+            "see warm_start",
+        )
 
 
 def check_mask(
-    mask: ArrayLike | None, shape: tuple[int, ...], floor: float = 0.0
+    mask: ArrayLike | None, state_shape: tuple[int, ...], floor: float = 0.0
 ) -> NDArray[np.bool_] | None:
     """Mask as bool [..., A] of the given shape; none where every arm is available.
 
     Args:
       mask: available arms, [A] or [..., A].
-      shape: [..., A].
+      state_shape: [..., A].
       floor: least propensity of every available arm.
 
     Raises:
       ValueError: it does not fit, is not of booleans, leaves no arm, or too many for the floor.
     """
-    array = np.asarray(True if mask is None else mask)
-    if array.dtype != np.bool_:
-        refuse("mask must be of booleans", array.dtype, "True where available")
-    if mask is not None and array.shape not in {shape[place:] for place in range(len(shape))}:
-        refuse(f"mask must be [A] or [..., A] of {shape}", array.shape, "one boolean an arm")
-    array = np.broadcast_to(array, shape)
-    if not array.any(axis=-1).all():
+    arm_mask = np.asarray(True if mask is None else mask)
+    if arm_mask.dtype != np.bool_:
+        refuse("mask must be of booleans", arm_mask.dtype, "True where available")
+    if mask is not None and arm_mask.shape not in {
+        state_shape[first_axis:] for first_axis in range(len(state_shape))
+    }:
+        refuse(
+            f"mask must be [A] or [..., A] of {state_shape}", arm_mask.shape, "one boolean an arm"
+        )
+    arm_mask = np.broadcast_to(arm_mask, state_shape)
+    if not arm_mask.any(axis=-1).all():
         refuse("mask must leave an arm in every round", "all false", "leave an arm available")
-    check_floor(floor, int(array.sum(axis=-1).max()))
-    return None if array.all() else array
+    check_floor(floor, int(arm_mask.sum(axis=-1).max()))
+    return None if arm_mask.all() else arm_mask
 
 
 def check_floor(floor: float, n_arms: int) -> None:
@@ -362,73 +389,78 @@ def check_floor(floor: float, n_arms: int) -> None:
         refuse(rule, floor, f"at most {1.0 / n_arms:g} fits")
 
 
-def check_context(context: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Context as float64 [..., d] of the given shape; a learner with d = 0 reads none.
 
     Raises:
       ValueError: it is missing, of another width, or not finite.
     """
-    width = shape[-1]
-    if width == 0:
-        return np.zeros(shape)
-    array = np.zeros(0) if context is None else float_array(context, "context")
-    if array.ndim == 0 or array.shape[-1] != width:
-        shown = "none" if context is None else array.shape
-        refuse(f"context must be [..., {width}]", shown, "give the features of init")
-    if not np.isfinite(array).all():
+    n_features = needed_shape[-1]
+    if n_features == 0:
+        return np.zeros(needed_shape)
+    features = np.zeros(0) if context is None else float_array(context, "context")
+    if features.ndim == 0 or features.shape[-1] != n_features:
+        context_shape = "none" if context is None else features.shape
+        refuse(f"context must be [..., {n_features}]", context_shape, "give the features of init")
+    if not np.isfinite(features).all():
         refuse("context must be finite", "NaN or infinity", "impute what is missing")
-    return np.broadcast_to(array, shape)
+    return np.broadcast_to(features, needed_shape)
 
 
-def check_whole(name: str, values: ArrayLike, end: float = np.inf) -> Ints:
+def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.inf) -> Ints:
     """Whole numbers in [0, end) as int64, such as arms, or rounds since a choice.
 
     Raises:
       ValueError: another number.
     """
-    array = np.asarray(values)
-    if not np.issubdtype(array.dtype, np.integer) or ((array < 0) | (array >= end)).any():
+    whole_numbers = np.asarray(numbers)
+    if (
+        not np.issubdtype(whole_numbers.dtype, np.integer)
+        or ((whole_numbers < 0) | (whole_numbers >= upper_bound)).any()
+    ):
         remedy = "it counts arms, or rounds since the choice, from 0"
-        refuse(f"{name} must be a whole number in [0, {end})", array, remedy)
-    return array.astype(np.int64)
+        refuse(
+            f"{argument_name} must be a whole number in [0, {upper_bound})", whole_numbers, remedy
+        )
+    return whole_numbers.astype(np.int64)
 
 
-def check_reward(reward: Floats | ArrayLike, name: str = "reward") -> NDArray[np.float64]:
+def check_reward(reward: Floats | ArrayLike, argument_name: str = "reward") -> NDArray[np.float64]:
     """Rewards as float64.
 
     Raises:
       ValueError: a reward is NaN or outside [0, 1].
     """
-    array = within_range(float_array(reward, name), 0.0, 1.0, name)
-    wrong = ~((array >= 0.0) & (array <= 1.0))
-    if wrong.any():
+    rewards = within_range(float_array(reward, argument_name), 0.0, 1.0, argument_name)
+    is_outside = ~((rewards >= 0.0) & (rewards <= 1.0))
+    if is_outside.any():
         remedy = "a missing reward is no update; normalise the others (rule S4.4)"
-        refuse(f"{name} must be in [0, 1]", array[wrong].flat[0], remedy)
-    return array
+        refuse(f"{argument_name} must be in [0, 1]", rewards[is_outside].flat[0], remedy)
+    return rewards
 
 
 # what a person gave
-def check_count(name: str, value: Any, least: int, remedy: str) -> int:  # noqa: ANN401
+def check_count(argument_name: str, number: Any, smallest: int, remedy: str) -> int:  # noqa: ANN401
     """A whole number that is at least so large.
 
     Raises:
       ValueError: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        refuse(f"{name} must be a whole number >= {least}", repr(value), remedy)
-    return int(value)
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < smallest:
+        refuse(f"{argument_name} must be a whole number >= {smallest}", repr(number), remedy)
+    return int(number)
 
 
 def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
     """State after a round that chose these arms: pulls, forgetting."""
-    places = np.asarray(arm)[..., None]
+    arm_indices = np.asarray(arm)[..., None]
     pulls = state.pulls.copy()
-    np.put_along_axis(pulls, places, np.take_along_axis(pulls, places, -1) + 1, -1)
+    np.put_along_axis(pulls, arm_indices, np.take_along_axis(pulls, arm_indices, -1) + 1, -1)
     state = state._replace(pulls=pulls)
     if bandit.discount < 1.0:
         statistics = ("n", "total", "square", "gram", "moment")
         state = state._replace(
-            **{name: getattr(state, name) * bandit.discount for name in statistics}
+            **{statistic: getattr(state, statistic) * bandit.discount for statistic in statistics}
         )
     if bandit.window:
         state = _without_oldest(state, bandit)
@@ -437,13 +469,18 @@ def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
 
 def flat(state: State) -> State:
     """State of one batch axis, [B, ...], with arrays of its own."""
-    lead, size = state.t.ndim, state.t.size
-    return State._make(field.reshape(size, *field.shape[lead:]).copy() for field in state)
+    n_batch_axes, n_learners = state.t.ndim, state.t.size
+    return State._make(
+        state_field.reshape(n_learners, *state_field.shape[n_batch_axes:]).copy()
+        for state_field in state
+    )
 
 
-def restore_batch(state: State, batch: tuple[int, ...]) -> State:
+def restore_batch(state: State, batch_shape: tuple[int, ...]) -> State:
     """State [B, ...] with its batch as it was."""
-    return State._make(field.reshape((*batch, *field.shape[1:])) for field in state)
+    return State._make(
+        state_field.reshape((*batch_shape, *state_field.shape[1:])) for state_field in state
+    )
 
 
 def reward_outcome(reward: Array, bandit: Bandit) -> Array:
@@ -465,48 +502,74 @@ def is_success(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
 
 def _without_oldest(state: State, bandit: Bandit) -> State:
     """State from whose statistics the round that leaves the window is gone; its place is empty."""
-    mine = flat(state)
-    place = mine.t % bandit.window
-    rows = np.flatnonzero(mine.recent_arm[np.arange(len(place)), place] >= 0)
-    at = rows, place[rows]
-    arm, reward, context = mine.recent_arm[at], mine.recent_reward[at], mine.recent_context[at]
-    outcome, none = reward_outcome(reward, bandit), np.zeros(len(rows))
-    _add(mine, rows, arm, none - 1.0, outcome, context, bandit.prior_mean)
-    is_empty = mine.n[rows, arm] == 0.0
+    flat_state = flat(state)
+    window_slot = flat_state.t % bandit.window
+    learner_rows = np.flatnonzero(
+        flat_state.recent_arm[np.arange(len(window_slot)), window_slot] >= 0
+    )
+    oldest_rounds = learner_rows, window_slot[learner_rows]
+    oldest_arms, oldest_rewards, oldest_contexts = (
+        flat_state.recent_arm[oldest_rounds],
+        flat_state.recent_reward[oldest_rounds],
+        flat_state.recent_context[oldest_rounds],
+    )
+    outcomes, no_weights = reward_outcome(oldest_rewards, bandit), np.zeros(len(learner_rows))
+    _add(
+        flat_state,
+        learner_rows,
+        oldest_arms,
+        no_weights - 1.0,
+        outcomes,
+        oldest_contexts,
+        bandit.prior_mean,
+    )
+    is_emptied = flat_state.n[learner_rows, oldest_arms] == 0.0
     # no digit of what was subtracted stays
-    for field in (mine.total, mine.square, mine.gram, mine.moment):
-        field[rows[is_empty], arm[is_empty]] = 0.0
-    mine.recent_arm[at], mine.recent_reward[at], mine.recent_context[at] = -1, 0.0, 0.0
-    return restore_batch(mine, state.t.shape)
+    for statistic in (flat_state.total, flat_state.square, flat_state.gram, flat_state.moment):
+        statistic[learner_rows[is_emptied], oldest_arms[is_emptied]] = 0.0
+    (
+        flat_state.recent_arm[oldest_rounds],
+        flat_state.recent_reward[oldest_rounds],
+        flat_state.recent_context[oldest_rounds],
+    ) = -1, 0.0, 0.0
+    return restore_batch(flat_state, state.t.shape)
 
 
 def _add(
-    mine: State,
-    rows: Ints,
+    flat_state: State,
+    learner_rows: Ints,
     arm: Ints,
-    weight: Array,
-    outcome: Array,
-    context: Array,
-    centre: float | Array,
-    before: Array | float = 0.0,
-    is_new: NDArray[np.bool_] | bool = True,  # noqa: FBT001 - an array of many
+    weights: Array,
+    outcomes: Array,
+    contexts: Array,
+    centre_rewards: float | Array,
+    replaced_outcomes: Array | float = 0.0,
+    is_new_reward: NDArray[np.bool_] | bool = True,  # noqa: FBT001 - an array of many
 ) -> None:
     """Add outcomes to the statistics of a state that is one's own; a row may occur more than once.
 
     Args:
-      centre: reward that the sums of a linear learner are taken from: its prior_mean, or of an
-        outcome that replaces another one that.
-      before: the outcome that is replaced, 0 of a new one.
-      is_new: whether it counts as one more.
+      centre_rewards: reward that a linear learner's sums are taken from: its prior_mean, or the
+        outcome that is replaced.
+      replaced_outcomes: the outcome that is replaced, 0 of a new one.
+      is_new_reward: whether it counts as one more.
     """
-    at, count = (rows, arm), weight * is_new
-    np.add.at(mine.n, at, count)
-    np.add.at(mine.total, at, weight * (outcome - before))
-    np.add.at(mine.square, at, weight * (outcome * outcome - before * before))
-    if mine.moment.shape[-1]:
-        outer = context[:, :, None] * context[:, None, :]
-        np.add.at(mine.gram, at, count[:, None, None] * outer)
-        np.add.at(mine.moment, at, (weight * (outcome - centre))[:, None] * context)
+    arm_cells, added_counts = (learner_rows, arm), weights * is_new_reward
+    np.add.at(flat_state.n, arm_cells, added_counts)
+    np.add.at(flat_state.total, arm_cells, weights * (outcomes - replaced_outcomes))
+    np.add.at(
+        flat_state.square,
+        arm_cells,
+        weights * (outcomes * outcomes - replaced_outcomes * replaced_outcomes),
+    )
+    if flat_state.moment.shape[-1]:
+        outer_products = contexts[:, :, None] * contexts[:, None, :]
+        np.add.at(flat_state.gram, arm_cells, added_counts[:, None, None] * outer_products)
+        np.add.at(
+            flat_state.moment,
+            arm_cells,
+            (weights * (outcomes - centre_rewards))[:, None] * contexts,
+        )
 
 
 def record_rewards(state: State, rewards: Rewards, bandit: Bandit) -> State:
@@ -516,40 +579,63 @@ def record_rewards(state: State, rewards: Rewards, bandit: Bandit) -> State:
       ValueError: a second reward in one place of a window, or one that replaces what was not
         counted.
     """
-    mine = flat(state)
+    flat_state = flat(state)
     if bandit.window:
-        held = rewards.age < bandit.window
+        is_in_window = rewards.age < bandit.window
         rewards = Rewards._make(
-            part[held] if isinstance(part, np.ndarray) else part for part in rewards
+            reward_field[is_in_window] if isinstance(reward_field, np.ndarray) else reward_field
+            for reward_field in rewards
         )
-    rows, arm, new, age, context, _, old = rewards
+    learner_rows, arm, new_rewards, reward_ages, contexts, _, old_rewards = rewards
     if bandit.window:
-        at = rows, (mine.t[rows] - 1 - age) % bandit.window
-        if old is None:
-            if (mine.recent_arm[at] >= 0).any():
+        window_cells = learner_rows, (flat_state.t[learner_rows] - 1 - reward_ages) % bandit.window
+        if old_rewards is None:
+            if (flat_state.recent_arm[window_cells] >= 0).any():
                 refuse("a round has one reward", "a second one", "correct the first with revise")
-            mine.recent_arm[at], mine.recent_context[at] = arm, context
-        elif not ((mine.recent_arm[at] == arm) & (mine.recent_reward[at] == old)).all():
-            refuse("old must be the reward that was counted", old, "give those of that round")
-        mine.recent_reward[at] = new
-    weight = np.asarray(bandit.discount**age, np.float64)
-    before: Array | float = 0.0
-    centre: Array | float = bandit.prior_mean
-    if old is not None:
-        _check_counted(mine.n[rows, arm] >= LEAST_COUNT * weight)
-        before = centre = reward_outcome(old, bandit)
-    after = reward_outcome(new, bandit)
-    _add(mine, rows, arm, weight, after, context, centre, before, is_new=old is None)
-    return mine
+            flat_state.recent_arm[window_cells], flat_state.recent_context[window_cells] = (
+                arm,
+                contexts,
+            )
+        elif not (
+            (flat_state.recent_arm[window_cells] == arm)
+            & (flat_state.recent_reward[window_cells] == old_rewards)
+        ).all():
+            refuse(
+                "old must be the reward that was counted", old_rewards, "give those of that round"
+            )
+        flat_state.recent_reward[window_cells] = new_rewards
+    weights = np.asarray(bandit.discount**reward_ages, np.float64)
+    old_outcomes: Array | float = 0.0
+    centre_rewards: Array | float = bandit.prior_mean
+    if old_rewards is not None:
+        _check_counted(flat_state.n[learner_rows, arm] >= MIN_REWARD_WEIGHT * weights)
+        old_outcomes = centre_rewards = reward_outcome(old_rewards, bandit)
+    new_outcomes = reward_outcome(new_rewards, bandit)
+    _add(
+        flat_state,
+        learner_rows,
+        arm,
+        weights,
+        new_outcomes,
+        contexts,
+        centre_rewards,
+        old_outcomes,
+        is_new_reward=old_rewards is None,
+    )
+    return flat_state
 
 
-DEFAULT = Bandit()
-WHOLE = ("t", "pulls", "recent_arm")  # fields of a state that are whole numbers
-LEAST_COUNT = 0.5  # of a reward's weight; rounding takes less
+DEFAULT_BANDIT = Bandit()
+WHOLE_NUMBER_FIELDS = ("t", "pulls", "recent_arm")  # fields of a state that are whole numbers
+MIN_REWARD_WEIGHT = 0.5  # of a reward's weight; rounding takes less
 
 
 def init(
-    n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: tuple[int, ...] = ()
+    n_arms: int,
+    *,
+    bandit: Bandit = DEFAULT_BANDIT,
+    n_features: int = 0,
+    batch: tuple[int, ...] = (),
 ) -> State:
     """State before the first round.
 
@@ -576,26 +662,37 @@ def init(
             "name the width of the context",
         )
     check_floor(bandit.floor, n_arms)
-    shapes = state_shapes(batch, n_arms, n_features if bandit.linear else 0, bandit.window)
-    empty = State._make(
-        np.zeros(shape, np.int64 if name in WHOLE else np.float64)
-        for name, shape in zip(State._fields, shapes, strict=True)
+    field_shapes = state_shapes(batch, n_arms, n_features if bandit.linear else 0, bandit.window)
+    empty_state = State._make(
+        np.zeros(field_shape, np.int64 if field_name in WHOLE_NUMBER_FIELDS else np.float64)
+        for field_name, field_shape in zip(State._fields, field_shapes, strict=True)
     )
-    return empty._replace(recent_arm=empty.recent_arm - 1)
+    return empty_state._replace(recent_arm=empty_state.recent_arm - 1)
 
 
 def state_shapes(
-    batch: tuple[int, ...], n_arms: int, width: int, window: int
+    batch_shape: tuple[int, ...], n_arms: int, n_features: int, window: int
 ) -> list[tuple[int, ...]]:
     """Shapes of the fields of a state, in their order."""
-    arms, d, recent = (n_arms,), (width,), (window,)
-    ends = ((), arms, arms, arms, arms, arms + d + d, arms + d, recent, recent, recent + d)
-    return [batch + end for end in ends]
+    arm_axis, feature_axis, window_axis = (n_arms,), (n_features,), (window,)
+    field_shapes = (
+        (),
+        arm_axis,
+        arm_axis,
+        arm_axis,
+        arm_axis,
+        arm_axis + feature_axis + feature_axis,
+        arm_axis + feature_axis,
+        window_axis,
+        window_axis,
+        window_axis + feature_axis,
+    )
+    return [batch_shape + field_shape for field_shape in field_shapes]
 
 
-def nth(open_: NDArray[np.bool_], place: Ints) -> Ints:
+def nth(open_arms: NDArray[np.bool_], open_rank: Ints) -> Ints:
     """Arm [...] that is the place-th open one of [..., A], counted from 0."""
-    return np.argmax(np.cumsum(open_, axis=-1) > place[..., None], axis=-1)
+    return np.argmax(np.cumsum(open_arms, axis=-1) > open_rank[..., None], axis=-1)
 
 
 def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Array:
@@ -603,9 +700,9 @@ def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Arr
 
     Epsilon, floor, or both.
     """
-    floor = np.asarray(bandit.floor * np.asarray(n_available))
+    floor_share = np.asarray(bandit.floor * np.asarray(n_available))
     epsilon = bandit.epsilon if LEARNERS[bandit.algorithm].uniform else 0.0
-    return epsilon + floor - epsilon * floor
+    return epsilon + floor_share - epsilon * floor_share
 
 
 def pick_arm(
@@ -620,30 +717,33 @@ def pick_arm(
     Raises:
       ValueError: the learner's entry has neither an index nor a draw.
     """
-    entry = LEARNERS[bandit.algorithm]
-    if entry.index is not None:
-        score = entry.index(state, bandit, mask, context)
-    elif entry.draw is not None:
-        score = entry.draw(state, bandit, rng, context)
+    learner_entry = LEARNERS[bandit.algorithm]
+    if learner_entry.index is not None:
+        scores = learner_entry.index(state, bandit, mask, context)
+    elif learner_entry.draw is not None:
+        scores = learner_entry.draw(state, bandit, rng, context)
     else:
-        rule, value = "an entry must have an index or a draw", f"neither in {bandit.algorithm}"
-        refuse(rule, value, "see raglab.bandit.learners")
-    score = score if mask is None else np.where(mask, score, -np.inf)
+        rule, what_is_missing = (
+            "an entry must have an index or a draw",
+            f"neither in {bandit.algorithm}",
+        )
+        refuse(rule, what_is_missing, "see raglab.bandit.learners")
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
     if bandit.ties == "random":
-        tied = score == score.max(axis=-1, keepdims=True)
-        arm = nth(tied, (rng.random(state.t.shape) * tied.sum(axis=-1)).astype(np.int64))
+        is_tied = scores == scores.max(axis=-1, keepdims=True)
+        arm = nth(is_tied, (rng.random(state.t.shape) * is_tied.sum(axis=-1)).astype(np.int64))
     else:
-        arm = np.argmax(score, axis=-1)
-    if entry.uniform or bandit.floor > 0.0:
-        open_ = np.ones(score.shape, np.bool_) if mask is None else mask
-        n_available = open_.sum(axis=-1)
-        share = uniform_share(bandit, n_available)
-        chance = rng.random(state.t.shape)
-        place = np.minimum(
-            (chance / np.maximum(share, 1e-300) * n_available), n_available - 1
+        arm = np.argmax(scores, axis=-1)
+    if learner_entry.uniform or bandit.floor > 0.0:
+        open_arms = np.ones(scores.shape, np.bool_) if mask is None else mask
+        n_available = open_arms.sum(axis=-1)
+        uniform_shares = uniform_share(bandit, n_available)
+        uniforms = rng.random(state.t.shape)
+        open_ranks = np.minimum(
+            (uniforms / np.maximum(uniform_shares, 1e-300) * n_available), n_available - 1
         ).astype(np.int64)
-        arm = np.where(chance < share, nth(open_, place), arm)
-    return Choice(arm, score)
+        arm = np.where(uniforms < uniform_shares, nth(open_arms, open_ranks), arm)
+    return Choice(arm, scores)
 
 
 def choose(
@@ -690,8 +790,8 @@ def check_round(
       ValueError: as `choose`.
     """
     _check_fits(state, bandit)
-    checked = check_mask(mask, state.n.shape, bandit.floor)
-    return checked, check_context(context, state.t.shape + state.moment.shape[-1:])
+    arm_mask = check_mask(mask, state.n.shape, bandit.floor)
+    return arm_mask, check_context(context, state.t.shape + state.moment.shape[-1:])
 
 
 def _check_fits(state: State, bandit: Bandit) -> None:
@@ -704,45 +804,51 @@ def _check_fits(state: State, bandit: Bandit) -> None:
             "give init the same n_features",
         )
     if state.recent_arm.shape[-1] != bandit.window:
-        windows = (state.recent_arm.shape[-1], bandit.window)
-        refuse("state and bandit must have the same window", windows, "give init the same bandit")
+        window_sizes = (state.recent_arm.shape[-1], bandit.window)
+        refuse(
+            "state and bandit must have the same window", window_sizes, "give init the same bandit"
+        )
 
 
 def _learn(
     state: State,
     arm: ArrayLike,
-    old: ArrayLike | None,
-    new: ArrayLike,
+    old_reward: ArrayLike | None,
+    new_reward: ArrayLike,
     bandit: Bandit,
     context: ArrayLike | None,
     age: ArrayLike,
 ) -> State:
     """State after a reward, or one that replaces the old one, of each replication."""
     _check_fits(state, bandit)
-    batch, size = state.t.shape, state.t.size
+    batch_shape, n_learners = state.t.shape, state.t.size
 
-    def each(name: str, values: NDArray[Any]) -> NDArray[Any]:
-        if values.shape not in {batch[place:] for place in range(len(batch) + 1)}:
-            rule = f"{name} must be one for all, or fit the state's batch {batch}"
-            refuse(rule, values.shape, "give one a replication")
-        return np.broadcast_to(values, batch).reshape(size)
+    def each(argument_name: str, argument: NDArray[Any]) -> NDArray[Any]:
+        if argument.shape not in {
+            batch_shape[first_axis:] for first_axis in range(len(batch_shape) + 1)
+        }:
+            rule = f"{argument_name} must be one for all, or fit the state's batch {batch_shape}"
+            refuse(rule, argument.shape, "give one a replication")
+        return np.broadcast_to(argument, batch_shape).reshape(n_learners)
 
-    arms, ages = (
+    arms, reward_ages = (
         each("arm", check_whole("arm", arm, state.n.shape[-1])),
         each("age", check_whole("age", age)),
     )
-    before = None if old is None else each("reward", check_reward(old))
-    after, width = each("reward", check_reward(new)), state.moment.shape[-1]
-    x = check_context(context, (*batch, width)).reshape(size, width)
-    if bandit.window and (ages >= state.t.reshape(size)).any():
+    old_rewards = None if old_reward is None else each("reward", check_reward(old_reward))
+    new_rewards, n_features = each("reward", check_reward(new_reward)), state.moment.shape[-1]
+    features = check_context(context, (*batch_shape, n_features)).reshape(n_learners, n_features)
+    if bandit.window and (reward_ages >= state.t.reshape(n_learners)).any():
         remedy = "a window keeps rewards of rounds that were chosen"
         refuse("age must be less than the rounds chosen", age, remedy)
-    rewards = Rewards(np.arange(size), arms, after, ages, x, old=before)
-    return restore_batch(record_rewards(state, rewards, bandit), batch)
+    rewards = Rewards(
+        np.arange(n_learners), arms, new_rewards, reward_ages, features, old=old_rewards
+    )
+    return restore_batch(record_rewards(state, rewards, bandit), batch_shape)
 
 
-def _check_counted(counted: NDArray[np.bool_]) -> None:
-    if not counted.all():
+def _check_counted(is_counted: NDArray[np.bool_]) -> None:
+    if not is_counted.all():
         remedy = "update first, then revise"
         refuse("old must be a reward that was counted", "an arm without one", remedy)
 
@@ -859,28 +965,36 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     _check_fits(state, bandit)
     if state.t.shape:
         refuse("steps must be of one learner", state.t.shape, "fold each alone")
-    kind, shape = np.asarray(steps.kind), (len(steps.kind), state.moment.shape[-1])
-    if steps.context.shape != shape:
-        refuse(f"context must be {shape}", steps.context.shape, "give the features of init")
-    contexts = check_context(steps.context, shape)
-    arm, age = check_whole("arm", steps.arm, state.n.shape[-1]), check_whole("age", steps.age)
-    check_reward(steps.new[kind != CHOSEN])
-    check_reward(steps.old[kind == REVISED])
+    step_kinds, context_shape = np.asarray(steps.kind), (len(steps.kind), state.moment.shape[-1])
+    if steps.context.shape != context_shape:
+        refuse(f"context must be {context_shape}", steps.context.shape, "give the features of init")
+    contexts = check_context(steps.context, context_shape)
+    arms, ages = check_whole("arm", steps.arm, state.n.shape[-1]), check_whole("age", steps.age)
+    check_reward(steps.new[step_kinds != CHOSEN])
+    check_reward(steps.old[step_kinds == REVISED])
     if bandit.discount == 1.0 and not bandit.window:
-        return _with_steps_added(state, kind, arm, steps.old, steps.new, contexts, bandit)
-    for what, place, old, new, late, x in zip(
-        kind, arm, steps.old, steps.new, age, contexts, strict=True
+        return _with_steps_added(state, step_kinds, arms, steps.old, steps.new, contexts, bandit)
+    for step_kind, arm_index, old_reward, new_reward, reward_age, features in zip(
+        step_kinds, arms, steps.old, steps.new, ages, contexts, strict=True
     ):
-        if what == CHOSEN:
-            state = record_pull(state, place, bandit)
+        if step_kind == CHOSEN:
+            state = record_pull(state, arm_index, bandit)
         else:
-            state = _learn(state, place, old if what == REVISED else None, new, bandit, x, late)
+            state = _learn(
+                state,
+                arm_index,
+                old_reward if step_kind == REVISED else None,
+                new_reward,
+                bandit,
+                features,
+                reward_age,
+            )
     return state
 
 
 def _with_steps_added(
     state: State,
-    kind: Ints,
+    step_kinds: Ints,
     arm: Ints,
     old_reward: Array,
     new_reward: Array,
@@ -894,16 +1008,31 @@ def _with_steps_added(
     Raises:
       ValueError: a reward is revised that was not counted.
     """
-    mine, is_new, revised = flat(state), kind == REWARDED, kind == REVISED
+    flat_state, is_reward, is_revision = flat(state), step_kinds == REWARDED, step_kinds == REVISED
     # rewards so far, [N, A]
-    counted = np.cumsum((arm[:, None] == np.arange(mine.n.shape[1])) & is_new[:, None], axis=0)
-    _check_counted((mine.n[0] + counted)[revised, arm[revised]] >= LEAST_COUNT)
-    chosen = kind == CHOSEN
-    np.add.at(mine.pulls[0], arm[chosen], 1)
-    after = reward_outcome(np.asarray(new_reward, np.float64), bandit)
-    before = np.where(revised, reward_outcome(np.asarray(old_reward, np.float64), bandit), 0.0)
-    centre = np.where(revised, before, bandit.prior_mean)
+    rewards_so_far = np.cumsum(
+        (arm[:, None] == np.arange(flat_state.n.shape[1])) & is_reward[:, None], axis=0
+    )
+    _check_counted(
+        (flat_state.n[0] + rewards_so_far)[is_revision, arm[is_revision]] >= MIN_REWARD_WEIGHT
+    )
+    is_choice = step_kinds == CHOSEN
+    np.add.at(flat_state.pulls[0], arm[is_choice], 1)
+    new_outcomes = reward_outcome(np.asarray(new_reward, np.float64), bandit)
+    old_outcomes = np.where(
+        is_revision, reward_outcome(np.asarray(old_reward, np.float64), bandit), 0.0
+    )
+    centre_rewards = np.where(is_revision, old_outcomes, bandit.prior_mean)
     # one learner is row 0 of its flat state
-    events = (np.zeros_like(arm), arm, np.ones(len(arm)), after, context, centre, before, is_new)
-    _add(mine, *(part[~chosen] for part in events))
-    return restore_batch(mine._replace(t=mine.t + int(chosen.sum())), state.t.shape)
+    reward_events = (
+        np.zeros_like(arm),
+        arm,
+        np.ones(len(arm)),
+        new_outcomes,
+        context,
+        centre_rewards,
+        old_outcomes,
+        is_reward,
+    )
+    _add(flat_state, *(event_field[~is_choice] for event_field in reward_events))
+    return restore_batch(flat_state._replace(t=flat_state.t + int(is_choice.sum())), state.t.shape)

@@ -44,8 +44,8 @@ def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
       (2002).
     """
 
-    def bound(mean: Array, counted: Array, level: Array) -> Array:
-        return mean + bandit.exploration * np.sqrt(2.0 * level / counted)
+    def bound(means: Array, counts: Array, log_rewards: Array) -> Array:
+        return means + bandit.exploration * np.sqrt(2.0 * log_rewards / counts)
 
     return index_of_means(state, bandit, mask, bound)
 
@@ -56,8 +56,8 @@ def kl_ucb(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
     The divergence is from the mean seen.
     """
 
-    def bound(mean: Array, counted: Array, level: Array) -> Array:
-        return kl_upper(mean, bandit.exploration * bandit.exploration * level / counted)
+    def bound(means: Array, counts: Array, log_rewards: Array) -> Array:
+        return kl_upper(means, bandit.exploration * bandit.exploration * log_rewards / counts)
 
     return index_of_means(state, bandit, mask, bound)
 
@@ -84,9 +84,9 @@ def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Arr
     return rng.beta(*beta(state, bandit))
 
 
-def beta_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+def beta_largest(state: State, bandit: Bandit, is_open: NDArray[np.bool_], _: Array) -> Array:
     """Probability that each available arm's draw of thompson_beta is the largest, [..., A]."""
-    return largest_beta(*beta(state, bandit), on)
+    return largest_beta(*beta(state, bandit), is_open)
 
 
 def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
@@ -94,14 +94,20 @@ def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Arra
 
     Replications, then arms, in the generator's order.
     """
-    location, scale, df = student(state, bandit)
-    return location + scale * rng.standard_t(df)
+    locations, scales, df = student(state, bandit)
+    return locations + scales * rng.standard_t(df)
 
 
-def student_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+def student_largest(state: State, bandit: Bandit, is_open: NDArray[np.bool_], _: Array) -> Array:
     """Probability that each available arm's draw of thompson_nig is the largest, [..., A]."""
-    mean, scale, df = student(state, bandit)
-    return _unless_certain(mean, scale, bandit, on, lambda wide: largest_t(mean, wide, df, on))
+    means, scales, df = student(state, bandit)
+    return _unless_certain(
+        means,
+        scales,
+        bandit,
+        is_open,
+        lambda positive_scales: largest_t(means, positive_scales, df, is_open),
+    )
 
 
 def lin_ucb(state: State, bandit: Bandit, _: Mask, context: Array) -> Array:
@@ -112,35 +118,43 @@ def lin_ucb(state: State, bandit: Bandit, _: Mask, context: Array) -> Array:
 
 def lin_thompson(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
     """One draw of each arm's expected reward in this context, [..., A], in generator order."""
-    mean, sd = normal(state, bandit, context)
-    return mean + noise(bandit) * sd * rng.standard_normal(mean.shape)
+    means, deviations = normal(state, bandit, context)
+    return means + noise(bandit) * deviations * rng.standard_normal(means.shape)
 
 
-def normal_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
+def normal_largest(
+    state: State, bandit: Bandit, is_open: NDArray[np.bool_], context: Array
+) -> Array:
     """Probability that each available arm's draw of lin_thompson is the largest, [..., A]."""
-    mean, sd = normal(state, bandit, context)
+    means, deviations = normal(state, bandit, context)
     return _unless_certain(
-        mean, noise(bandit) * sd, bandit, on, lambda wide: largest_normal(mean, wide, on)
+        means,
+        noise(bandit) * deviations,
+        bandit,
+        is_open,
+        lambda positive_scales: largest_normal(means, positive_scales, is_open),
     )
 
 
 def _unless_certain(
-    mean: Array,
-    scale: Array,
+    means: Array,
+    scales: Array,
     bandit: Bandit,
-    on: NDArray[np.bool_],
-    integrated: Callable[[Array], Array],
+    is_open: NDArray[np.bool_],
+    integral_over: Callable[[Array], Array],
 ) -> Array:
     """Integral over draws, [..., A].
 
     Where no available arm has a spread there is nothing to draw: the means decide.
 
     Args:
-      integrated: scales [..., A], all above 0, to probabilities.
+      integral_over: scales [..., A], all above 0, to probabilities.
     """
-    certain = np.asarray(~(on & (scale > 0.0)).any(axis=-1, keepdims=True))
+    is_certain = np.asarray(~(is_open & (scales > 0.0)).any(axis=-1, keepdims=True))
     return np.where(
-        certain, greedy_choice(mean, bandit, on), integrated(np.where(certain, 1.0, scale))
+        is_certain,
+        greedy_choice(means, bandit, is_open),
+        integral_over(np.where(is_certain, 1.0, scales)),
     )
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from raglab.bandit.learner import (
-    CENTRED,
+    CENTRED_MARK,
     STORED_KEYS,
-    WHOLE,
+    WHOLE_NUMBER_FIELDS,
     Bandit,
     State,
     Stats,
@@ -25,8 +25,8 @@ from raglab.bandit.learner import (
 from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 
-GENERATORS = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
-RESTORE = "restore a copy, or rebuild the state from the log"
+GENERATOR_NAMES = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
+RESTORE_REMEDY = "restore a copy, or rebuild the state from the log"
 
 
 class _Whole(BaseModel, extra="forbid", strict=True):
@@ -131,31 +131,41 @@ def dumps(
       (True, True)
     """
     check_state(state, bandit)
-    position = None if rng is None else rng.bit_generator.state
-    if position is not None and position["bit_generator"] not in GENERATORS:
-        rule = f"the generator must be one of {', '.join(GENERATORS)}"
-        refuse(rule, position["bit_generator"], "make it with numpy.random.default_rng")
+    rng_position = None if rng is None else rng.bit_generator.state
+    if rng_position is not None and rng_position["bit_generator"] not in GENERATOR_NAMES:
+        rule = f"the generator must be one of {', '.join(GENERATOR_NAMES)}"
+        refuse(rule, rng_position["bit_generator"], "make it with numpy.random.default_rng")
     history = bandit.history
-    stated = None if history is None else {k: _lists(k, v) for k, v in history._asdict().items()}
+    history_lists = (
+        None
+        if history is None
+        else {
+            field_name: _lists(field_name, field_values)
+            for field_name, field_values in history._asdict().items()
+        }
+    )
     # every number with the type of its default, so that 1 and 1.0 are the same bytes
     settings = {
-        name: type(default)(value)
-        for (name, default), value in zip(
+        setting_name: type(default)(setting_value)
+        for (setting_name, default), setting_value in zip(
             stored_settings(Bandit()).items(), stored_settings(bandit).values(), strict=True
         )
-        if name != "history"
+        if setting_name != "history"
     }
     document: dict[str, Any] = {
         "raglab_bandit": 1,
-        "bandit": settings | {"history": stated},
+        "bandit": settings | {"history": history_lists},
         "state": {
-            name: {"shape": list(np.shape(value)), "values": _lists(name, value)}
-            for name, value in state._asdict().items()
+            setting_name: {
+                "shape": list(np.shape(setting_value)),
+                "values": _lists(setting_name, setting_value),
+            }
+            for setting_name, setting_value in state._asdict().items()
         },
-        "rng": position,
+        "rng": rng_position,
     }
     if bandit.linear and centred:
-        document[CENTRED] = True
+        document[CENTRED_MARK] = True
     return _canonical(document | {"sha256": _document_digest(document)})
 
 
@@ -176,32 +186,50 @@ def loads(text: str) -> Saved:
     try:
         saved = _Document.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        shown = f"{ascii(place)[:80]}: {first['msg'][:200]}"
-        if first["type"] != "missing":
-            stated = first["input"]
-            is_nested = isinstance(stated, dict | list)  # its text may be as long as the file
-            value = f"{type(stated).__name__} of {len(stated)}" if is_nested else ascii(stated)
-            shown += f", stated as {value if len(value) <= 80 else value[:77] + '...'}"
-        refuse("a saved learner must be as dumps wrote it", shown, RESTORE)
-    field_names = {key: name for name, key in STORED_KEYS.items()}
-    settings = {field_names.get(key, key): value for key, value in saved.bandit}
-    past = saved.bandit.history
-    history = None if past is None else Stats(*(np.array(values) for _, values in past))
+        first_error = error.errors(include_url=False, include_context=False)[0]
+        field_path = ".".join(map(str, first_error["loc"]))
+        field_problem = f"{ascii(field_path)[:80]}: {first_error['msg'][:200]}"
+        if first_error["type"] != "missing":
+            stated_value = first_error["input"]
+            # the text of a container may be as long as the file
+            is_container = isinstance(stated_value, dict | list)
+            stated_text = (
+                f"{type(stated_value).__name__} of {len(stated_value)}"
+                if is_container
+                else ascii(stated_value)
+            )
+            field_problem += (
+                f", stated as {stated_text if len(stated_text) <= 80 else stated_text[:77] + '...'}"
+            )
+        refuse("a saved learner must be as dumps wrote it", field_problem, RESTORE_REMEDY)
+    # Files keep the keys of older versions, so that old logs can still be read.
+    field_names = {file_key: field_name for field_name, file_key in STORED_KEYS.items()}
+    settings = {field_names.get(file_key, file_key): setting for file_key, setting in saved.bandit}
+    saved_history = saved.bandit.history
+    history = (
+        None
+        if saved_history is None
+        else Stats(*(np.array(statistics) for _, statistics in saved_history))
+    )
     bandit = Bandit(**settings | {"history": history})
-    parts = {}
-    for name, part in saved.state:
-        if prod(part.shape) != len(part.values):
-            shown = f"{len(part.values)} for {ascii(part.shape)[:80]}"
-            refuse(f"state.{name} must have as many values as its shape says", shown, RESTORE)
-        parts[name] = _typed_array(name, part.values).reshape(part.shape)
-    state, rng = State(**parts), _generator(saved.rng)
-    is_centred = CENTRED in document
+    state_arrays = {}
+    for field_name, saved_field in saved.state:
+        if prod(saved_field.shape) != len(saved_field.values):
+            field_problem = f"{len(saved_field.values)} for {ascii(saved_field.shape)[:80]}"
+            refuse(
+                f"state.{field_name} must have as many values as its shape says",
+                field_problem,
+                RESTORE_REMEDY,
+            )
+        state_arrays[field_name] = _typed_array(field_name, saved_field.values).reshape(
+            saved_field.shape
+        )
+    state, rng = State(**state_arrays), _generator(saved.rng)
+    is_centred = CENTRED_MARK in document
     # What is written again is what was read, to the last digit and with its hash.
     if dumps(state, bandit, rng, centred=is_centred) != _canonical(document):
         rule = "sha256 must stand for the rest, and that be as dumps wrote it"
-        refuse(rule, ascii(saved.sha256[:12]), RESTORE)
+        refuse(rule, ascii(saved.sha256[:12]), RESTORE_REMEDY)
     is_older = bandit.linear and not is_centred
     return Saved(state, bandit._replace(prior_mean=0.0) if is_older else bandit, rng)
 
@@ -231,24 +259,24 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
       array([0.5, 1. ])
     """
     if bandit.window or bandit.discount < 1.0:
-        decay = f"window {bandit.window}" if bandit.window else f"discount {bandit.discount:g}"
+        forgetting = f"window {bandit.window}" if bandit.window else f"discount {bandit.discount:g}"
         refuse(
             "states merge only where nothing is forgotten",
-            f"{decay}: which worker's rewards are the older ones is not known",
+            f"{forgetting}: which worker's rewards are the older ones is not known",
             "replay the joint log by time",
         )
     if len(states) == 0:
         refuse("merge needs a state at least", "none", "init makes an empty one")
     for state in states:
         check_state(state, bandit)
-        shapes = states[0].moment.shape, state.moment.shape
-        if shapes[0] != shapes[1]:
-            shown = f"{shapes[0]} and {shapes[1]}"
-            refuse("states must have one shape", shown, "merge the same arms and features")
+        moment_shapes = states[0].moment.shape, state.moment.shape
+        if moment_shapes[0] != moment_shapes[1]:
+            both_shapes = f"{moment_shapes[0]} and {moment_shapes[1]}"
+            refuse("states must have one shape", both_shapes, "merge the same arms and features")
     # Sums in the order of the values, so that the order of workers does not reach the last digit.
     return State._make(
-        np.asarray(np.sort(np.stack(parts), axis=0).sum(axis=0))
-        for parts in zip(*states, strict=True)
+        np.asarray(np.sort(np.stack(field_arrays), axis=0).sum(axis=0))
+        for field_arrays in zip(*states, strict=True)
     )
 
 
@@ -260,24 +288,26 @@ def _document_digest(document: dict[str, Any]) -> str:
     return digest(_canonical(document))
 
 
-def _typed_array(name: str, values: object) -> NDArray[Any]:
-    return np.asarray(values, dtype=np.int64 if name in WHOLE else np.float64)
+def _typed_array(field_name: str, field_values: object) -> NDArray[Any]:
+    return np.asarray(
+        field_values, dtype=np.int64 if field_name in WHOLE_NUMBER_FIELDS else np.float64
+    )
 
 
-def _lists(name: str, values: object) -> list[Any]:
-    return list(_typed_array(name, values).ravel().tolist())
+def _lists(field_name: str, field_values: object) -> list[Any]:
+    return list(_typed_array(field_name, field_values).ravel().tolist())
 
 
 def _parse_document(text: str) -> dict[str, Any]:
-    def constant(name: str) -> float:
-        refuse("a saved learner must hold finite numbers", name, RESTORE)
+    def constant(constant_name: str) -> float:
+        refuse("a saved learner must hold finite numbers", constant_name, RESTORE_REMEDY)
 
     try:
         document = json.loads(text, parse_constant=constant)
     except (json.JSONDecodeError, RecursionError) as error:
-        refuse("a saved learner must be JSON", f"{text[:20]!r}… ({error})", RESTORE)
+        refuse("a saved learner must be JSON", f"{text[:20]!r}… ({error})", RESTORE_REMEDY)
     if not isinstance(document, dict):
-        refuse("a saved learner must be an object", type(document).__name__, RESTORE)
+        refuse("a saved learner must be an object", type(document).__name__, RESTORE_REMEDY)
     return document
 
 
@@ -288,33 +318,55 @@ def check_state(state: State, bandit: Bandit) -> None:
       ValueError: settings outside their ranges, another shape than `init` gives, or a number that
         is not finite.
     """
-    arms, width = state.n.shape[-1:], state.moment.shape[-1:]
-    if 0 in (arms or (0,)) or bandit.linear != any(width):
+    arm_axis, feature_axis = state.n.shape[-1:], state.moment.shape[-1:]
+    if 0 in (arm_axis or (0,)) or bandit.linear != any(feature_axis):
         rule = "a state must have arms, and features where the policy is linear"
-        refuse(rule, f"{arms} arms, {width} features", RESTORE)
-    check_bandit(bandit, arms[0])
+        refuse(rule, f"{arm_axis} arms, {feature_axis} features", RESTORE_REMEDY)
+    check_bandit(bandit, arm_axis[0])
     # shapes alone: a foreign file may state a window that no memory holds
-    shapes = state_shapes(state.t.shape, arms[0], sum(width), bandit.window)
-    for name, value, shape in zip(State._fields, state, shapes, strict=True):
-        if value.shape != shape:
-            refuse(f"state.{name} must have shape {shape}", value.shape, "give init the same arms")
-        if not np.isfinite(value).all():
-            refuse(f"state.{name} must be finite", value[~np.isfinite(value)][0], RESTORE)
-    least = min(value.min(initial=0) for value in (state.t, state.pulls, state.n))
-    places = state.recent_arm
-    if least < 0 or places.min(initial=-1) < -1 or places.max(initial=-1) >= arms[0]:
-        rule = f"counts must be at least 0 and arms below {arms[0]}"
-        refuse(rule, "a state where they are not", RESTORE)
+    field_shapes = state_shapes(state.t.shape, arm_axis[0], sum(feature_axis), bandit.window)
+    for field_name, field_values, field_shape in zip(
+        State._fields, state, field_shapes, strict=True
+    ):
+        if field_values.shape != field_shape:
+            refuse(
+                f"state.{field_name} must have shape {field_shape}",
+                field_values.shape,
+                "give init the same arms",
+            )
+        if not np.isfinite(field_values).all():
+            refuse(
+                f"state.{field_name} must be finite",
+                field_values[~np.isfinite(field_values)][0],
+                RESTORE_REMEDY,
+            )
+    smallest_count = min(
+        field_values.min(initial=0) for field_values in (state.t, state.pulls, state.n)
+    )
+    recent_arms = state.recent_arm
+    if (
+        smallest_count < 0
+        or recent_arms.min(initial=-1) < -1
+        or recent_arms.max(initial=-1) >= arm_axis[0]
+    ):
+        rule = f"counts must be at least 0 and arms below {arm_axis[0]}"
+        refuse(rule, "a state where they are not", RESTORE_REMEDY)
 
 
-def _generator(saved: dict[str, Any] | None) -> np.random.Generator | None:
+def _generator(saved_position: dict[str, Any] | None) -> np.random.Generator | None:
     """Generator at the saved position."""
-    if saved is None:
+    if saved_position is None:
         return None
-    kind = saved.get("bit_generator")
-    bits = np.random.PCG64DXSM(0) if kind == GENERATORS[1] else np.random.PCG64(0)
+    generator_name = saved_position.get("bit_generator")
+    bit_generator = (
+        np.random.PCG64DXSM(0) if generator_name == GENERATOR_NAMES[1] else np.random.PCG64(0)
+    )
     try:
-        bits.state = saved  # type: ignore[assignment] # NumPy checks what a file holds
+        bit_generator.state = saved_position  # type: ignore[assignment] # NumPy checks what a file holds
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        refuse(f"rng must be a position of {', '.join(GENERATORS)}", repr(error)[:200], RESTORE)
-    return np.random.Generator(bits)
+        refuse(
+            f"rng must be a position of {', '.join(GENERATOR_NAMES)}",
+            repr(error)[:200],
+            RESTORE_REMEDY,
+        )
+    return np.random.Generator(bit_generator)

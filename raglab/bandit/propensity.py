@@ -25,23 +25,22 @@ from raglab.bandit.learner import (
 from raglab.values import refuse
 
 Array: TypeAlias = NDArray[np.float64]
-Family: TypeAlias = tuple[
-    Callable[..., Array], Callable[..., tuple[Array, Array]]
-]  # points; F and f at a point
+# points; F and f at a point
+Family: TypeAlias = tuple[Callable[..., Array], Callable[..., tuple[Array, Array]]]
 
-TAIL = 1e-12  # mass of a draw that is left out at either end
-NODE, WEIGHT = np.polynomial.legendre.leggauss(8)  # of a panel
-PANELS = 12  # of the range of one draw
-GRADE = 1.7  # panels grow from the middle of a Beta outwards
-LONGEST = 0.9  # panel in a heavy tail, in units of the logarithm of the distance
-LEAST_DF = 0.1
-FAR = 30.0  # log-odds
+TAIL_MASS = 1e-12  # mass of a draw that is left out at either end
+PANEL_NODES, PANEL_WEIGHTS = np.polynomial.legendre.leggauss(8)  # of a panel
+N_PANELS = 12  # of the range of one draw
+PANEL_GROWTH = 1.7  # panels grow from the middle of a Beta outwards
+LONGEST_TAIL_PANEL = 0.9  # panel in a heavy tail, in units of the logarithm of the distance
+MIN_DEGREES_OF_FREEDOM = 0.1
+FAR_LOG_ODDS = 30.0  # log-odds
 # log-odds where 1 − x and x change their roles
-KINKS = np.array([0.0, 1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 76.8])
+LOG_ODDS_KINKS = np.array([0.0, 1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 76.8])
 PANEL_ERROR = 1e-10  # panels are halved until the probabilities sum to 1 within it
-MOST_ERROR = 1e-9  # where halving no longer helps, and the digits of a float end
-HALVINGS = 5
-ROWS = 256  # taken at once
+MAX_SUM_ERROR = 1e-9  # where halving no longer helps, and the digits of a float end
+PANEL_HALVINGS = 5
+ROWS_AT_ONCE = 256  # taken at once
 
 
 def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None) -> Array:
@@ -61,7 +60,7 @@ def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None
       >>> largest_normal([0.0, 0.0], [1.0, 5.0]).round(12).tolist()
       [0.5, 0.5]
     """
-    return _largest((_normal_points, _normal), {"mean": mean}, {"sd": sd}, mask)
+    return _largest((_normal_points, _normal_cdf), {"mean": mean}, {"sd": sd}, mask)
 
 
 def largest_t(
@@ -81,9 +80,11 @@ def largest_t(
       >>> largest_t([0.0, 0.0], [1.0, 5.0], [2.0, 30.0]).round(9).tolist()
       [0.5, 0.5]
     """
-    if np.any((np.asarray(df) < LEAST_DF) & np.asarray(True if mask is None else mask)):
+    if np.any(
+        (np.asarray(df) < MIN_DEGREES_OF_FREEDOM) & np.asarray(True if mask is None else mask)
+    ):
         refuse(
-            f"df must be at least {LEAST_DF:g}",
+            f"df must be at least {MIN_DEGREES_OF_FREEDOM:g}",
             f"{float(np.min(df)):g}",
             "give the prior more observations",
         )
@@ -111,111 +112,150 @@ def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> A
 
 
 def _largest(
-    family: Family,
-    free: dict[str, ArrayLike],
-    positive: dict[str, ArrayLike],
+    draw_family: Family,
+    unbounded_parameters: dict[str, ArrayLike],
+    positive_parameters: dict[str, ArrayLike],
     mask: ArrayLike | None,
 ) -> Array:
-    named = {name: np.asarray(value, dtype=np.float64) for name, value in (free | positive).items()}
-    *values, on = np.broadcast_arrays(*named.values(), np.asarray(mask is None or mask, bool))
-    if not on.any(axis=-1).all():
+    named_parameters = {
+        parameter_name: np.asarray(parameter_values, dtype=np.float64)
+        for parameter_name, parameter_values in (unbounded_parameters | positive_parameters).items()
+    }
+    *parameter_arrays, takes_part = np.broadcast_arrays(
+        *named_parameters.values(), np.asarray(mask is None or mask, bool)
+    )
+    if not takes_part.any(axis=-1).all():
         rule = "one draw at least must take part"
         refuse(rule, "a mask that is false for all", "leave one arm available")
-    for name, value in zip(named, values, strict=True):
-        wrong = on & ~(np.isfinite(value) & ((value > 0.0) | (name in free)))
-        if wrong.any():
-            rule = f"{name} must be finite{' and above 0' * (name in positive)}"
-            refuse(rule, f"{value[wrong][0]:g}", "see the prior")
+    for parameter_name, parameter_values in zip(named_parameters, parameter_arrays, strict=True):
+        is_invalid = takes_part & ~(
+            np.isfinite(parameter_values)
+            & ((parameter_values > 0.0) | (parameter_name in unbounded_parameters))
+        )
+        if is_invalid.any():
+            bound = " and above 0" if parameter_name in positive_parameters else ""
+            rule = f"{parameter_name} must be finite{bound}"
+            refuse(rule, f"{parameter_values[is_invalid][0]:g}", "see the prior")
     # a draw that takes no part gets a parameter that is harmless to every formula
-    safe = [np.where(on, value, 1.0).reshape(-1, on.shape[-1]) for value in values]
-    available = on.reshape(-1, on.shape[-1])
-    _, first, again = np.unique(
-        np.concatenate([*safe, available], axis=-1), axis=0, return_index=True, return_inverse=True
+    safe_parameters = [
+        np.where(takes_part, parameter_values, 1.0).reshape(-1, takes_part.shape[-1])
+        for parameter_values in parameter_arrays
+    ]
+    available = takes_part.reshape(-1, takes_part.shape[-1])
+    _, first_rows, row_of_posterior = np.unique(
+        np.concatenate([*safe_parameters, available], axis=-1),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
     )
     # equal posteriors are integrated once
-    safe, available = [value[first] for value in safe], available[first]
+    safe_parameters, available = (
+        [parameter_values[first_rows] for parameter_values in safe_parameters],
+        available[first_rows],
+    )
     # so many rows at a time, whose panels fit into memory
-    out = np.empty(available.shape)
-    for start in range(0, len(out), ROWS):
-        part = slice(start, start + ROWS)
-        params = [value[part] for value in safe]
-        out[part] = _integrated_probabilities(
-            family[1], params, available[part], family[0](available[part], *params), HALVINGS
+    probabilities = np.empty(available.shape)
+    for first_row in range(0, len(probabilities), ROWS_AT_ONCE):
+        row_block = slice(first_row, first_row + ROWS_AT_ONCE)
+        block_parameters = [parameter_values[row_block] for parameter_values in safe_parameters]
+        probabilities[row_block] = _integrated_probabilities(
+            draw_family[1],
+            block_parameters,
+            available[row_block],
+            draw_family[0](available[row_block], *block_parameters),
+            PANEL_HALVINGS,
         )
-    out /= out.sum(axis=-1, keepdims=True)
-    return out[again.ravel()].reshape(on.shape)
+    probabilities /= probabilities.sum(axis=-1, keepdims=True)
+    return probabilities[row_of_posterior.ravel()].reshape(takes_part.shape)
 
 
 def _integrated_probabilities(
     cdf_and_density: Callable[..., Any],
-    params: list[Array],
-    on: NDArray[np.bool_],
-    points: Array,
-    halvings: int,
+    parameters: list[Array],
+    takes_part: NDArray[np.bool_],
+    break_points: Array,
+    halvings_left: int,
 ) -> Array:
     """Probabilities of B rows before they are normalised, [B, A].
 
     Rows that miss 1 again with panels half as long.
 
     Args:
-      halvings: that may still follow.
+      halvings_left: that may still follow.
     """
-    out = _integrals(cdf_and_density, params, on, points)
-    wrong = np.flatnonzero(~(np.abs(out.sum(axis=-1) - 1.0) <= PANEL_ERROR))
-    if len(wrong) == 0:
-        return out
-    if halvings == 0:
-        missed = float(np.abs(out[wrong].sum(axis=-1) - 1.0).max())
-        if not missed <= MOST_ERROR:
+    probabilities = _integrals(cdf_and_density, parameters, takes_part, break_points)
+    imprecise_rows = np.flatnonzero(~(np.abs(probabilities.sum(axis=-1) - 1.0) <= PANEL_ERROR))
+    if len(imprecise_rows) == 0:
+        return probabilities
+    if halvings_left == 0:
+        sum_error = float(np.abs(probabilities[imprecise_rows].sum(axis=-1) - 1.0).max())
+        if not sum_error <= MAX_SUM_ERROR:
             msg = (
-                f"probabilities must sum to 1 within {MOST_ERROR:g}, missed by {missed:g}; give "
-                "the prior more weight."
+                f"probabilities must sum to 1 within {MAX_SUM_ERROR:g}, missed by {sum_error:g}; "
+                "give the prior more weight."
             )
             raise ValueError(msg)
-        return out
-    coarse = points[wrong]
-    middle = 0.5 * (coarse[:, 1:] + coarse[:, :-1])
-    finer = np.sort(np.concatenate([coarse, middle], axis=-1), axis=-1)
-    params = [value[wrong] for value in params]
-    out[wrong] = _integrated_probabilities(cdf_and_density, params, on[wrong], finer, halvings - 1)
-    return out
+        return probabilities
+    coarse_points = break_points[imprecise_rows]
+    midpoints = 0.5 * (coarse_points[:, 1:] + coarse_points[:, :-1])
+    finer_points = np.sort(np.concatenate([coarse_points, midpoints], axis=-1), axis=-1)
+    parameters = [parameter[imprecise_rows] for parameter in parameters]
+    probabilities[imprecise_rows] = _integrated_probabilities(
+        cdf_and_density, parameters, takes_part[imprecise_rows], finer_points, halvings_left - 1
+    )
+    return probabilities
 
 
 def _integrals(
     cdf_and_density: Callable[..., Any],
-    params: list[Array],
-    on: NDArray[np.bool_],
-    points: Array,
+    parameters: list[Array],
+    takes_part: NDArray[np.bool_],
+    break_points: Array,
 ) -> Array:
     """∫ f_i ∏_{j≠i} F_j over the panels between each row's points, by Gauss–Legendre, [B, A]."""
-    row, panel = np.nonzero(points[:, 1:] > points[:, :-1])
-    low, high = points[row, panel], points[row, panel + 1]
-    half = 0.5 * (high - low)
-    x = (0.5 * (high + low))[:, None] + half[:, None] * NODE  # [panels, nodes]
-    below, density = cdf_and_density(x[..., None], *(value[row, None, :] for value in params))
-    off = ~on[row, None, :]
-    below, density = np.where(off, 1.0, below), np.where(off, 0.0, density)
-    product = _product_of_others(below)
-    inside = ((half[:, None] * WEIGHT)[..., None] * density * product).sum(axis=1)
-    out = np.zeros(on.shape)
-    np.add.at(out, row, inside)
-    return out
+    panel_rows, panel_numbers = np.nonzero(break_points[:, 1:] > break_points[:, :-1])
+    panel_starts, panel_ends = (
+        break_points[panel_rows, panel_numbers],
+        break_points[panel_rows, panel_numbers + 1],
+    )
+    half_widths = 0.5 * (panel_ends - panel_starts)
+    # of shape [panels, nodes]
+    node_points = (0.5 * (panel_ends + panel_starts))[:, None] + half_widths[:, None] * PANEL_NODES
+    cumulative, density = cdf_and_density(
+        node_points[..., None], *(parameter[panel_rows, None, :] for parameter in parameters)
+    )
+    is_left_out = ~takes_part[panel_rows, None, :]
+    cumulative, density = (
+        np.where(is_left_out, 1.0, cumulative),
+        np.where(is_left_out, 0.0, density),
+    )
+    product_of_rivals = _product_of_others(cumulative)
+    panel_integrals = (
+        (half_widths[:, None] * PANEL_WEIGHTS)[..., None] * density * product_of_rivals
+    ).sum(axis=1)
+    probabilities = np.zeros(takes_part.shape)
+    np.add.at(probabilities, panel_rows, panel_integrals)
+    return probabilities
 
 
-def _product_of_others(below: Array) -> Array:
+def _product_of_others(cumulative: Array) -> Array:
     """Product over all but one of the last axis, [..., A], without a division."""
-    ones = np.ones_like(below[..., :1])
-    before = np.cumprod(np.concatenate([ones, below[..., :-1]], axis=-1), axis=-1)
-    after = np.cumprod(np.concatenate([ones, below[..., :0:-1]], axis=-1), axis=-1)[..., ::-1]
-    return before * after
+    unit_column = np.ones_like(cumulative[..., :1])
+    product_below = np.cumprod(
+        np.concatenate([unit_column, cumulative[..., :-1]], axis=-1), axis=-1
+    )
+    product_above = np.cumprod(
+        np.concatenate([unit_column, cumulative[..., :0:-1]], axis=-1), axis=-1
+    )[..., ::-1]
+    return product_below * product_above
 
 
 def _break_points(
-    points: Array,
-    low: Array,
-    high: Array,
-    on: NDArray[np.bool_],
-    more: Array | None = None,
+    draw_points: Array,
+    lower_ends: Array,
+    upper_ends: Array,
+    takes_part: NDArray[np.bool_],
+    shared_points: Array | None = None,
 ) -> Array:
     """Break points [B, M] in order, from highest lower end to highest upper end of the draws.
 
@@ -223,66 +263,91 @@ def _break_points(
     TAIL.
 
     Args:
-      points: [B, A, M].
-      low, high: ends of each draw, [B, A].
-      more: the same further points for every row.
+      draw_points: [B, A, M].
+      lower_ends, high: ends of each draw, [B, A].
+      shared_points: the same further points for every row.
     """
-    least = np.where(on, low, -np.inf).max(axis=-1)[:, None]
-    most = np.where(on, high, -np.inf).max(axis=-1)[:, None]
-    flat = np.where(on[..., None], points, least[..., None]).reshape(len(on), -1)
-    if more is not None:
-        flat = np.concatenate([flat, np.broadcast_to(more, (len(on), len(more)))], axis=-1)
-    return np.sort(np.clip(flat, least, most), axis=-1)
+    lowest_point = np.where(takes_part, lower_ends, -np.inf).max(axis=-1)[:, None]
+    highest_point = np.where(takes_part, upper_ends, -np.inf).max(axis=-1)[:, None]
+    row_points = np.where(takes_part[..., None], draw_points, lowest_point[..., None]).reshape(
+        len(takes_part), -1
+    )
+    if shared_points is not None:
+        row_points = np.concatenate(
+            [row_points, np.broadcast_to(shared_points, (len(takes_part), len(shared_points)))],
+            axis=-1,
+        )
+    return np.sort(np.clip(row_points, lowest_point, highest_point), axis=-1)
 
 
-def _normal_points(on: NDArray[np.bool_], mean: Array, sd: Array) -> Array:
+def _normal_points(takes_part: NDArray[np.bool_], mean: Array, sd: Array) -> Array:
     from scipy.special import ndtri
 
-    reach = -ndtri(TAIL)
-    points = mean[..., None] + sd[..., None] * np.linspace(-reach, reach, PANELS + 1)
-    return _break_points(points, mean - reach * sd, mean + reach * sd, on)
+    tail_distance = -ndtri(TAIL_MASS)
+    draw_points = mean[..., None] + sd[..., None] * np.linspace(
+        -tail_distance, tail_distance, N_PANELS + 1
+    )
+    return _break_points(
+        draw_points, mean - tail_distance * sd, mean + tail_distance * sd, takes_part
+    )
 
 
-def _normal(x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
+def _normal_cdf(x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
     from scipy.special import ndtr
 
-    z = (x - mean) / sd
-    return ndtr(z), np.exp(-0.5 * z * z) / (sd * np.sqrt(2.0 * np.pi))
+    standardised = (x - mean) / sd
+    return ndtr(standardised), np.exp(-0.5 * standardised * standardised) / (
+        sd * np.sqrt(2.0 * np.pi)
+    )
 
 
-def _student_points(on: NDArray[np.bool_], mean: Array, scale: Array, df: Array) -> Array:
+def _student_points(takes_part: NDArray[np.bool_], mean: Array, scale: Array, df: Array) -> Array:
     """Even steps in w, x = mean + scale · √df · sinh(w): there the density is cosh(w)^−df."""
     from scipy.special import stdtrit
 
-    root = np.sqrt(df)
-    reach = np.arcsinh(-stdtrit(df, TAIL) / root)
-    step = np.minimum(2.0 * reach / PANELS, LONGEST)
-    most = int(np.ceil((2.0 * reach / step).max())) + 1
-    w = np.minimum(-reach[..., None] + step[..., None] * np.arange(most + 1), reach[..., None])
-    points = mean[..., None] + (scale * root)[..., None] * np.sinh(w)
-    return _break_points(points, points[..., 0], points[..., -1], on)
+    root_df = np.sqrt(df)
+    tail_distance = np.arcsinh(-stdtrit(df, TAIL_MASS) / root_df)
+    step_width = np.minimum(2.0 * tail_distance / N_PANELS, LONGEST_TAIL_PANEL)
+    n_steps = int(np.ceil((2.0 * tail_distance / step_width).max())) + 1
+    steps = np.minimum(
+        -tail_distance[..., None] + step_width[..., None] * np.arange(n_steps + 1),
+        tail_distance[..., None],
+    )
+    draw_points = mean[..., None] + (scale * root_df)[..., None] * np.sinh(steps)
+    return _break_points(draw_points, draw_points[..., 0], draw_points[..., -1], takes_part)
 
 
 def _student_cdf(x: Array, mean: Array, scale: Array, df: Array) -> tuple[Array, Array]:
     from scipy.special import stdtr
 
-    z, h = (x - mean) / scale, 0.5 * df
+    standardised, half_df = (x - mean) / scale, 0.5 * df
     # ln Γ(h + ½) − ln Γ(h) − ½ ln h
-    gammas = h * np.log1p(0.5 / h) - 0.5 + _rest(h + 0.5) - _rest(h)
-    norm = gammas - 0.5 * np.log(2.0 * np.pi) - np.log(scale)
-    return stdtr(df, z), np.exp(norm - 0.5 * (df + 1.0) * np.log1p(z * z / df))
+    log_gamma_ratio = (
+        half_df * np.log1p(0.5 / half_df)
+        - 0.5
+        + _stirling_remainder(half_df + 0.5)
+        - _stirling_remainder(half_df)
+    )
+    log_normaliser = log_gamma_ratio - 0.5 * np.log(2.0 * np.pi) - np.log(scale)
+    return stdtr(df, standardised), np.exp(
+        log_normaliser - 0.5 * (df + 1.0) * np.log1p(standardised * standardised / df)
+    )
 
 
-def _beta_points(on: NDArray[np.bool_], a: Array, b: Array) -> Array:
-    low, high = _lower_log_odds(a, b), -_lower_log_odds(b, a)
-    middle = np.clip(np.log(a) - np.log(b), low, high)[..., None]
-    share = np.linspace(0.0, 1.0, PANELS // 2 + 1) ** GRADE
-    left, right = (
-        middle + (low[..., None] - middle) * share,
-        middle + (high[..., None] - middle) * share[1:],
+def _beta_points(takes_part: NDArray[np.bool_], a: Array, b: Array) -> Array:
+    lower_ends, upper_ends = _lower_log_odds(a, b), -_lower_log_odds(b, a)
+    centres = np.clip(np.log(a) - np.log(b), lower_ends, upper_ends)[..., None]
+    graded_steps = np.linspace(0.0, 1.0, N_PANELS // 2 + 1) ** PANEL_GROWTH
+    points_below, points_above = (
+        centres + (lower_ends[..., None] - centres) * graded_steps,
+        centres + (upper_ends[..., None] - centres) * graded_steps[1:],
     )
     return _break_points(
-        np.concatenate([left, right], axis=-1), low, high, on, np.concatenate([-KINKS, KINKS])
+        np.concatenate([points_below, points_above], axis=-1),
+        lower_ends,
+        upper_ends,
+        takes_part,
+        np.concatenate([-LOG_ODDS_KINKS, LOG_ODDS_KINKS]),
     )
 
 
@@ -290,16 +355,16 @@ def _lower_log_odds(a: Array, b: Array) -> Array:
     """Log-odds with mass TAIL below; by the leading term of F where it is too small for a float."""
     from scipy.special import betaincinv, betaln
 
-    x = betaincinv(a, b, TAIL)
-    tiny = x < 1e-290
+    quantile = betaincinv(a, b, TAIL_MASS)
+    is_tiny = quantile < 1e-290
     return np.where(
-        tiny,
-        (np.log(TAIL * a) + betaln(a, b)) / a,
-        np.log(x) - np.log1p(-np.minimum(x, 1.0 - 1e-16)),
+        is_tiny,
+        (np.log(TAIL_MASS * a) + betaln(a, b)) / a,
+        np.log(quantile) - np.log1p(-np.minimum(quantile, 1.0 - 1e-16)),
     )
 
 
-def _log_odds_cdf(z: Array, a: Array, b: Array) -> tuple[Array, Array]:
+def _log_odds_cdf(log_odds: Array, a: Array, b: Array) -> tuple[Array, Array]:
     """F and f of the log-odds z of a Beta draw.
 
     F is smooth and falls exponentially whatever a and b are.
@@ -309,38 +374,59 @@ def _log_odds_cdf(z: Array, a: Array, b: Array) -> tuple[Array, Array]:
     """
     from scipy.special import betainc, betaln
 
-    right = z > 0.0
-    near, far, away = np.where(right, b, a), np.where(right, a, b), np.exp(-np.abs(z))
-    tail = betainc(near, far, away / (1.0 + away))
+    is_positive = log_odds > 0.0
+    near_count, far_count, odds_decay = (
+        np.where(is_positive, b, a),
+        np.where(is_positive, a, b),
+        np.exp(-np.abs(log_odds)),
+    )
+    tail_mass = betainc(near_count, far_count, odds_decay / (1.0 + odds_decay))
     # the leading term, where the smaller of x and 1 − x is too small for a float
-    if away.min() < 1e-290:
-        tail = np.where(
-            away < 1e-290, np.exp(-near * np.abs(z) - np.log(near) - betaln(a, b)), tail
+    if odds_decay.min() < 1e-290:
+        tail_mass = np.where(
+            odds_decay < 1e-290,
+            np.exp(-near_count * np.abs(log_odds) - np.log(near_count) - betaln(a, b)),
+            tail_mass,
         )
-    middle = np.log(a) - np.log(b)
-    d = z - middle
-    less = a <= b
+    mean_log_odds = np.log(a) - np.log(b)
+    distance = log_odds - mean_log_odds
+    is_a_smaller = a <= b
     # the form in which nothing cancels
-    ahead = np.where(d > 0.0, less & (d <= FAR), less | (d < -FAR))
-    count, step = np.where(ahead, a, b), np.where(ahead, d, -d)
-    bent = count * step - (a + b) * np.log1p(count / (a + b) * np.expm1(step))
-    peak = 0.5 * (np.log(a) + np.log(b) - np.log(a + b) - np.log(2.0 * np.pi))
-    return np.where(right, 1.0 - tail, tail), np.exp(
-        bent + peak + _rest(a + b) - _rest(a) - _rest(b)
+    uses_a = np.where(
+        distance > 0.0,
+        is_a_smaller & (distance <= FAR_LOG_ODDS),
+        is_a_smaller | (distance < -FAR_LOG_ODDS),
+    )
+    beta_count, signed_distance = np.where(uses_a, a, b), np.where(uses_a, distance, -distance)
+    log_shape = beta_count * signed_distance - (a + b) * np.log1p(
+        beta_count / (a + b) * np.expm1(signed_distance)
+    )
+    log_peak = 0.5 * (np.log(a) + np.log(b) - np.log(a + b) - np.log(2.0 * np.pi))
+    return np.where(is_positive, 1.0 - tail_mass, tail_mass), np.exp(
+        log_shape
+        + log_peak
+        + _stirling_remainder(a + b)
+        - _stirling_remainder(a)
+        - _stirling_remainder(b)
     )
 
 
-def _rest(x: Array) -> Array:
+def _stirling_remainder(x: Array) -> Array:
     """What Stirling's formula leaves of ln Γ(x)."""
     from scipy.special import gammaln
 
-    far = np.maximum(x, 10.0)
-    square = 1.0 / (far * far)
+    large_x = np.maximum(x, 10.0)
+    inverse_square = 1.0 / (large_x * large_x)
     series = (
-        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
-    ) / far
-    near = gammaln(x) - ((x - 0.5) * np.log(x) - x + 0.5 * np.log(2.0 * np.pi))
-    return np.where(x >= 10.0, series, near)
+        1 / 12
+        - inverse_square
+        * (
+            1 / 360
+            - inverse_square * (1 / 1260 - inverse_square * (1 / 1680 - inverse_square / 1188))
+        )
+    ) / large_x
+    small_x_remainder = gammaln(x) - ((x - 0.5) * np.log(x) - x + 0.5 * np.log(2.0 * np.pi))
+    return np.where(x >= 10.0, series, small_x_remainder)
 
 
 def propensities(
@@ -379,12 +465,14 @@ def propensities(
       >>> propensities(state, bandit, mask=[False, True]).tolist()
       [0.0, 1.0]
     """
-    checked, x = check_round(state, bandit, mask, context)
-    on = np.ones(state.n.shape, np.bool_) if checked is None else checked
-    best = _greedy_probabilities(state, bandit, on, x)
-    available = on.sum(axis=-1, keepdims=True)
-    share = uniform_share(bandit, available)
-    return np.where(on, (1.0 - share) * best + share / available, 0.0)
+    arm_mask, context_array = check_round(state, bandit, mask, context)
+    is_open = np.ones(state.n.shape, np.bool_) if arm_mask is None else arm_mask
+    greedy_shares = _greedy_probabilities(state, bandit, is_open, context_array)
+    n_available = is_open.sum(axis=-1, keepdims=True)
+    uniform_shares = uniform_share(bandit, n_available)
+    return np.where(
+        is_open, (1.0 - uniform_shares) * greedy_shares + uniform_shares / n_available, 0.0
+    )
 
 
 def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
@@ -404,43 +492,50 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
       >>> sample([0.25, 0.0, 0.75], [0.0, 0.2, 0.25, 0.999]).tolist()
       [0, 0, 2, 2]
     """
-    p, u = float_array(propensity, "propensity"), float_array(uniform, "uniform")
-    check_plan(p, "propensity")
-    inside = (u >= 0.0) & (u < 1.0)
-    if not inside.all():
+    probabilities, uniforms = float_array(propensity, "propensity"), float_array(uniform, "uniform")
+    check_plan(probabilities, "propensity")
+    is_inside = (uniforms >= 0.0) & (uniforms < 1.0)
+    if not is_inside.all():
         refuse(
-            "uniform must be in [0, 1)", f"{u[~inside].flat[0]:g}", "draw it with Generator.random"
+            "uniform must be in [0, 1)",
+            f"{uniforms[~is_inside].flat[0]:g}",
+            "draw it with Generator.random",
         )
-    upto = np.cumsum(p, axis=-1)
-    beyond = upto > (u * upto[..., -1])[..., None]
+    cumulated = np.cumsum(probabilities, axis=-1)
+    is_beyond = cumulated > (uniforms * cumulated[..., -1])[..., None]
     # where u · total rounds up to the total
-    last = p.shape[-1] - 1 - np.argmax((p > 0.0)[..., ::-1], axis=-1)
-    return np.asarray(np.where(beyond[..., -1], np.argmax(beyond, axis=-1), last), dtype=np.int64)
+    last_possible_arm = (
+        probabilities.shape[-1] - 1 - np.argmax((probabilities > 0.0)[..., ::-1], axis=-1)
+    )
+    return np.asarray(
+        np.where(is_beyond[..., -1], np.argmax(is_beyond, axis=-1), last_possible_arm),
+        dtype=np.int64,
+    )
 
 
 def _greedy_probabilities(
-    state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array
+    state: State, bandit: Bandit, is_open: NDArray[np.bool_], context: Array
 ) -> Array:
     """Probability that each available arm has the best score, [..., A].
 
     Certain of an index, an integral of draws.
     """
-    entry = LEARNERS[bandit.algorithm]
-    if entry.index is not None:
-        return greedy_choice(entry.index(state, bandit, on, context), bandit, on)
-    if entry.largest is None:
+    learner_entry = LEARNERS[bandit.algorithm]
+    if learner_entry.index is not None:
+        return greedy_choice(learner_entry.index(state, bandit, is_open, context), bandit, is_open)
+    if learner_entry.largest is None:
         refuse(
             "propensities need the probability that a draw is the largest",
             "none",
             f"give {bandit.algorithm} one",
         )
-    return entry.largest(state, bandit, on, context)
+    return learner_entry.largest(state, bandit, is_open, context)
 
 
-def greedy_choice(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
+def greedy_choice(scores: Array, bandit: Bandit, is_open: NDArray[np.bool_]) -> Array:
     """1 on the best available score, on the lowest of tied arms or split among them, [..., A]."""
-    masked = np.where(on, score, -np.inf)
-    tied = on & (masked == masked.max(axis=-1, keepdims=True))
+    masked_scores = np.where(is_open, scores, -np.inf)
+    is_tied = is_open & (masked_scores == masked_scores.max(axis=-1, keepdims=True))
     if bandit.ties == "random":
-        return tied / tied.sum(axis=-1, keepdims=True)
-    return np.asarray(tied & (np.cumsum(tied, axis=-1) == 1), dtype=np.float64)
+        return is_tied / is_tied.sum(axis=-1, keepdims=True)
+    return np.asarray(is_tied & (np.cumsum(is_tied, axis=-1) == 1), dtype=np.float64)

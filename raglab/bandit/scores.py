@@ -14,9 +14,9 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_] | None
 
 # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit_learner.py)
-NEWTON = 10
+NEWTON_STEPS = 10
 # score of an arm without a reward yet that others were pulled less than
-PULLED = np.finfo(np.float64).max
+PULLED_ARM_SCORE = np.finfo(np.float64).max
 
 
 class Beta(NamedTuple):
@@ -45,8 +45,10 @@ def pooled_stats(state: State, bandit: Bandit) -> Stats:
     """Statistics [..., A] with the history's pseudo-counts."""
     if bandit.history is None:
         return Stats(state.n, state.total, state.square)
-    n, total, square = bandit.history
-    return Stats(state.n + n, state.total + total, state.square + square)
+    history_counts, history_sums, history_squares = bandit.history
+    return Stats(
+        state.n + history_counts, state.total + history_sums, state.square + history_squares
+    )
 
 
 def beta(state: State, bandit: Bandit) -> Beta:
@@ -54,13 +56,17 @@ def beta(state: State, bandit: Bandit) -> Beta:
 
     Prior counts plus successes and failures, over exploration squared (rule S4.5).
     """
-    n, total, _ = pooled_stats(state, bandit)
-    before, spread = (
+    reward_counts, success_sums, _ = pooled_stats(state, bandit)
+    prior_successes, exploration_squared = (
         bandit.prior_strength * bandit.prior_mean,
         bandit.exploration * bandit.exploration,
     )
-    failures = np.maximum(n - total, 0.0)  # a discounted 1 - 1 may fall a last digit below 0
-    return Beta((before + total) / spread, (bandit.prior_strength - before + failures) / spread)
+    # a discounted 1 - 1 may fall a last digit below 0
+    failure_counts = np.maximum(reward_counts - success_sums, 0.0)
+    return Beta(
+        (prior_successes + success_sums) / exploration_squared,
+        (bandit.prior_strength - prior_successes + failure_counts) / exploration_squared,
+    )
 
 
 def student(state: State, bandit: Bandit) -> Student:
@@ -72,16 +78,24 @@ def student(state: State, bandit: Bandit) -> Student:
     return student_posterior(*pooled_stats(state, bandit), bandit)
 
 
-def student_posterior(n: Array, total: Array, square: Array, bandit: Bandit) -> Student:
+def student_posterior(
+    reward_counts: Array, reward_sums: Array, square_sums: Array, bandit: Bandit
+) -> Student:
     """Posterior of thompson_nig from statistics of any shape."""
-    strength, mu = bandit.prior_strength, bandit.prior_mean
-    count = strength + n
-    location = (strength * mu + total) / count
-    scatter = square - total * total / np.maximum(n, 1e-300)
-    shift = total - n * mu
-    between = strength * shift * shift / (np.maximum(n, 1e-300) * count)
-    twice_beta = bandit.prior_variance * strength + np.maximum(scatter, 0.0) + between
-    return Student(location, bandit.exploration * np.sqrt(twice_beta / count / count), count)
+    prior_strength, prior_mean = bandit.prior_strength, bandit.prior_mean
+    posterior_counts = prior_strength + reward_counts
+    locations = (prior_strength * prior_mean + reward_sums) / posterior_counts
+    scatter = square_sums - reward_sums * reward_sums / np.maximum(reward_counts, 1e-300)
+    shift = reward_sums - reward_counts * prior_mean
+    between = (
+        prior_strength * shift * shift / (np.maximum(reward_counts, 1e-300) * posterior_counts)
+    )
+    twice_beta = bandit.prior_variance * prior_strength + np.maximum(scatter, 0.0) + between
+    return Student(
+        locations,
+        bandit.exploration * np.sqrt(twice_beta / posterior_counts / posterior_counts),
+        posterior_counts,
+    )
 
 
 def normal(state: State, bandit: Bandit, context: Array) -> Normal:
@@ -97,13 +111,15 @@ def normal(state: State, bandit: Bandit, context: Array) -> Normal:
     Source: Li et al., A contextual-bandit approach to personalized news article recommendation
       (2010), algorithm 1.
     """
-    ridge = bandit.prior_strength * np.eye(context.shape[-1])
-    x = context[..., None, :]
-    solved = np.linalg.solve(state.gram + ridge, np.broadcast_to(x, state.moment.shape)[..., None])[
-        ..., 0
-    ]
-    mean = bandit.prior_mean + (state.moment * solved).sum(axis=-1)
-    return Normal(mean, np.sqrt(np.maximum((x * solved).sum(axis=-1), 0.0)))
+    ridge_matrix = bandit.prior_strength * np.eye(context.shape[-1])
+    context_rows = context[..., None, :]
+    solved_contexts = np.linalg.solve(
+        state.gram + ridge_matrix, np.broadcast_to(context_rows, state.moment.shape)[..., None]
+    )[..., 0]
+    mean_rewards = bandit.prior_mean + (state.moment * solved_contexts).sum(axis=-1)
+    return Normal(
+        mean_rewards, np.sqrt(np.maximum((context_rows * solved_contexts).sum(axis=-1), 0.0))
+    )
 
 
 def noise(bandit: Bandit) -> float:
@@ -127,55 +143,74 @@ def index_of_means(
         itself. An arm without a reward counts one, so that nothing is divided by 0: its index is
         replaced afterwards.
     """
-    n, total, _ = pooled_stats(state, bandit)
-    unseen = n <= 0.0
-    counted = np.where(unseen, 1.0, n)
-    score = total / counted
+    reward_counts, reward_sums, _ = pooled_stats(state, bandit)
+    is_unrewarded = reward_counts <= 0.0
+    safe_counts = np.where(is_unrewarded, 1.0, reward_counts)
+    arm_scores = reward_sums / safe_counts
     # rewards that were counted stand for t: what a discount forgets, ln(t) forgets as well
     if bound is not None:
-        score = bound(score, counted, np.log(np.maximum(n.sum(axis=-1), 1.0))[..., None])
-    return _prefer_unpulled(score, unseen, state.pulls, mask) if unseen.any() else score
+        arm_scores = bound(
+            arm_scores, safe_counts, np.log(np.maximum(reward_counts.sum(axis=-1), 1.0))[..., None]
+        )
+    return (
+        _prefer_unpulled(arm_scores, is_unrewarded, state.pulls, mask)
+        if is_unrewarded.any()
+        else arm_scores
+    )
 
 
 def _prefer_unpulled(
-    score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask
+    arm_scores: Array, is_unrewarded: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask
 ) -> Array:
     """Scores in which, of the arms without a reward, those that were pulled least are infinite."""
-    open_ = unseen if mask is None else unseen & mask
-    least = np.where(open_, pulls, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)
-    return np.where(unseen, np.where(pulls <= least, np.inf, PULLED), score)
+    open_unrewarded = is_unrewarded if mask is None else is_unrewarded & mask
+    fewest_pulls = np.where(open_unrewarded, pulls, np.iinfo(np.int64).max).min(
+        axis=-1, keepdims=True
+    )
+    return np.where(
+        is_unrewarded, np.where(pulls <= fewest_pulls, np.inf, PULLED_ARM_SCORE), arm_scores
+    )
 
 
-def kl_upper(mean: Array, level: Array) -> Array:
+def kl_upper(mean: Array, divergence_limit: Array) -> Array:
     """Largest q with kl(mean, q) <= level, of Bernoulli divergences, in [mean, 1].
 
     Newton's method from above: kl is convex in q, so that no step passes the root.
 
     Args:
       mean: [...] in [0, 1].
-      level: [...] >= 0; ln(t) / n in KL-UCB.
+      divergence_limit: [...] >= 0; ln(t) / n in KL-UCB.
 
     Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond
       (2011), with c = 0.
     """
-    low = 1.0 - mean
+    mean_failure = 1.0 - mean
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = np.where(mean > 0.0, mean * np.log(mean), 0.0) + np.where(
-            low > 0.0, low * np.log(low), 0.0
+            mean_failure > 0.0, mean_failure * np.log(mean_failure), 0.0
         )
-        pinsker = mean + np.sqrt(0.5 * level)
-        near_one = -np.expm1((entropy - level) / low)
-        q = np.minimum(np.minimum(pinsker, near_one), 1.0)
-        for _ in range(NEWTON):
-            success_term = np.where(mean > 0.0, mean * np.log(q), 0.0)
-            failure_term = np.where(low > 0.0, low * np.log1p(-q), 0.0)
-            step = (entropy - success_term - failure_term - level) * q * (1.0 - q) / (q - mean)
-            q = np.where((q > mean) & (step > 0.0), np.maximum(q - step, mean), q)
-    return np.where(low > 0.0, q, 1.0)
+        pinsker_bound = mean + np.sqrt(0.5 * divergence_limit)
+        bound_near_one = -np.expm1((entropy - divergence_limit) / mean_failure)
+        upper_mean = np.minimum(np.minimum(pinsker_bound, bound_near_one), 1.0)
+        for _ in range(NEWTON_STEPS):
+            success_term = np.where(mean > 0.0, mean * np.log(upper_mean), 0.0)
+            failure_term = np.where(mean_failure > 0.0, mean_failure * np.log1p(-upper_mean), 0.0)
+            newton_step = (
+                (entropy - success_term - failure_term - divergence_limit)
+                * upper_mean
+                * (1.0 - upper_mean)
+                / (upper_mean - mean)
+            )
+            upper_mean = np.where(
+                (upper_mean > mean) & (newton_step > 0.0),
+                np.maximum(upper_mean - newton_step, mean),
+                upper_mean,
+            )
+    return np.where(mean_failure > 0.0, upper_mean, 1.0)
 
 
-POINTS = 801  # of a drawn density
-WIDE = 4.0  # scales of a t distribution that are drawn on each side
+DENSITY_POINTS = 801  # of a drawn density
+DENSITY_SCALES = 4.0  # scales of a t distribution that are drawn on each side
 
 
 class Belief(NamedTuple):
@@ -195,7 +230,7 @@ def beta_belief(state: State, bandit: Bandit) -> Belief:
     from scipy import stats
 
     distribution: Any = stats.beta(*beta(state, bandit))
-    return Belief(distribution, distribution.mean(), np.linspace(0.0, 1.0, POINTS)[1:-1])
+    return Belief(distribution, distribution.mean(), np.linspace(0.0, 1.0, DENSITY_POINTS)[1:-1])
 
 
 def student_belief(state: State, bandit: Bandit) -> Belief:
@@ -206,6 +241,8 @@ def student_belief(state: State, bandit: Bandit) -> Belief:
     from scipy import stats
 
     location, scale, df = student(state, bandit)
-    reach = WIDE * scale
-    at = np.linspace((location - reach).min(), (location + reach).max(), POINTS)
-    return Belief(stats.t(df, loc=location, scale=scale), location, at)
+    drawn_distance = DENSITY_SCALES * scale
+    drawn_values = np.linspace(
+        (location - drawn_distance).min(), (location + drawn_distance).max(), DENSITY_POINTS
+    )
+    return Belief(stats.t(df, loc=location, scale=scale), location, drawn_values)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import (
-    POLICY,
+    POLICY_STREAM,
     Accounts,
     Arms,
     Array,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # played where costs are charged, in the place of a learner of successes (rule S4.5)
-COST_FOLLOWER = "thompson_nig"
+COST_AWARE_ALGORITHM = "thompson_nig"
 
 
 class Sums(Protocol):
@@ -91,22 +91,22 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
 
     Source: rule S4.5.
     """
-    entry = LEARNERS.get(bandit.algorithm)
+    learner_entry = LEARNERS.get(bandit.algorithm)
     if (
-        entry is None
-        or not entry.successes
+        learner_entry is None
+        or not learner_entry.successes
         or not isinstance(world, Table)
         or not (charged or world.is_charged)
     ):
         return bandit, ""
     if bandit.history is not None:
         rule = f"a history of {bandit.algorithm} counts successes, which cannot follow costs"
-        refuse(rule, "one beside costs", f"make it with history_of for {COST_FOLLOWER}")
+        refuse(rule, "one beside costs", f"make it with history_of for {COST_AWARE_ALGORITHM}")
     note = (
         f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; "
-        f"{COST_FOLLOWER} is played instead (rule S4.5)."
+        f"{COST_AWARE_ALGORITHM} is played instead (rule S4.5)."
     )
-    return bandit._replace(algorithm=COST_FOLLOWER), note
+    return bandit._replace(algorithm=COST_AWARE_ALGORITHM), note
 
 
 def first_ledger(
@@ -146,103 +146,144 @@ def check_first_state(state: State, bandit: Bandit, world: World) -> None:
     """
     check_state(state, bandit)
     n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
-    shape = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
-    if shape != (world.n_arms, n_features):
+    state_sizes = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
+    if state_sizes != (world.n_arms, n_features):
         rule = (
             f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
             "features"
         )
-        refuse(rule, shape, "make it with learned_state")
+        refuse(rule, state_sizes, "make it with learned_state")
 
 
-def repeated(value: Any, size: int) -> Any:  # noqa: ANN401 - arrays, or tuples of them
+def repeated(initial_value: Any, n_replications: int) -> Any:  # noqa: ANN401 - arrays, or tuples of them
     """Value of each of so many replications that begin alike: arrays [R, ...], in tuples too."""
-    if isinstance(value, np.ndarray):
-        return np.broadcast_to(value, (size, *value.shape)).copy()
-    if isinstance(value, tuple):
-        return type(value)(*(repeated(part, size) for part in value))
-    return value
+    if isinstance(initial_value, np.ndarray):
+        return np.broadcast_to(initial_value, (n_replications, *initial_value.shape)).copy()
+    if isinstance(initial_value, tuple):
+        return type(initial_value)(
+            *(repeated(tuple_part, n_replications) for tuple_part in initial_value)
+        )
+    return initial_value
 
 
 def stepwise_arms(
-    met: Feed,
+    block_feed: Feed,
     bandit: Bandit,
     rng: np.random.Generator,
     initial: Sums | None = None,
     *,
     decide: Callable[[int, Sums, NDArray[np.bool_] | None, Array], Ints] | None = None,
-    turns: Iterable[int] | None = None,
+    round_order: Iterable[int] | None = None,
 ) -> Arms:
     """Arms [T, R] of any learner, choice by choice: the reference of the compiled loops.
 
     Args:
       initial: sums of one learner that every replication begins with.
       decide: (round, sums, mask, context) to the arms [R]; by `choose` where None.
-      turns: the rounds in order, where a bar shows them.
+      round_order: the rounds in order, where a bar shows them.
     """
-    width = met.features.shape[1] if bandit.linear else 0
-    begun = init(met.n_arms, bandit=bandit, n_features=width) if initial is None else initial
-    sums: Sums = repeated(begun, met.size)
-    arms = np.empty((met.rounds, met.size), np.int8)
-    arrivals, everyone = _arrivals(met), np.arange(met.size)
-    none = np.zeros((met.size, 0))
-    for t in range(met.rounds) if turns is None else turns:
-        context = met.features[met.row(t)] if bandit.linear else none
+    n_features = block_feed.features.shape[1] if bandit.linear else 0
+    first_state = (
+        init(block_feed.n_arms, bandit=bandit, n_features=n_features)
+        if initial is None
+        else initial
+    )
+    sums: Sums = repeated(first_state, block_feed.size)
+    chosen_arms = np.empty((block_feed.rounds, block_feed.size), np.int8)
+    arrivals_of_round, all_replications = _arrivals(block_feed), np.arange(block_feed.size)
+    no_context = np.zeros((block_feed.size, 0))
+    for round_index in range(block_feed.rounds) if round_order is None else round_order:
+        context = block_feed.features[block_feed.row(round_index)] if bandit.linear else no_context
         if decide is None:
-            arm = pick_arm(sums.net, bandit, rng, met.open(t), context).arm
+            round_arms = pick_arm(sums.net, bandit, rng, block_feed.open(round_index), context).arm
         else:
-            arm = decide(t, sums, met.open(t), context)
-        arms[t] = arm
-        # What a choice costs is known at once; what it is worth may come later, and is learned
-        # beside its cost then.
-        sums = sums.after_choice(arm, met.costs(t, everyone, arm), bandit)
-        when, who = np.divmod(arrivals(t, arm), met.size)
-        chosen = arms[when, who].astype(np.int64)
-        reward = met.rewards(when, who, chosen)
-        there = ~np.isnan(reward)  # a reward that never arrives teaches nothing
-        when, who, chosen, reward = when[there], who[there], chosen[there], reward[there]
-        x = none[who]
-        if bandit.linear and met.case is not None:
-            x = met.features[met.case[when, who]]
-        cost = met.costs(when, who, chosen)
-        sums = sums.after_rewards(Rewards(who, chosen, reward, t - when, x, cost), bandit)
-    return arms
+            round_arms = decide(round_index, sums, block_feed.open(round_index), context)
+        chosen_arms[round_index] = round_arms
+        # The cost of a choice is known at once; its reward may come later, and is then learned
+        # together with the cost.
+        sums = sums.after_choice(
+            round_arms, block_feed.costs(round_index, all_replications, round_arms), bandit
+        )
+        choice_rounds, choice_replications = np.divmod(
+            arrivals_of_round(round_index, round_arms), block_feed.size
+        )
+        rewarded_arms = chosen_arms[choice_rounds, choice_replications].astype(np.int64)
+        rewards = block_feed.rewards(choice_rounds, choice_replications, rewarded_arms)
+        is_rewarded = ~np.isnan(rewards)  # a reward that never arrives teaches nothing
+        choice_rounds, choice_replications, rewarded_arms, rewards = (
+            choice_rounds[is_rewarded],
+            choice_replications[is_rewarded],
+            rewarded_arms[is_rewarded],
+            rewards[is_rewarded],
+        )
+        contexts = no_context[choice_replications]
+        if bandit.linear and block_feed.case is not None:
+            contexts = block_feed.features[block_feed.case[choice_rounds, choice_replications]]
+        paid_costs = block_feed.costs(choice_rounds, choice_replications, rewarded_arms)
+        sums = sums.after_rewards(
+            Rewards(
+                choice_replications,
+                rewarded_arms,
+                rewards,
+                round_index - choice_rounds,
+                contexts,
+                paid_costs,
+            ),
+            bandit,
+        )
+    return chosen_arms
 
 
-def _arrivals(met: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
+def _arrivals(block_feed: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
     """From a round and its arms [R] to choices (round * R + replication) rewarded in it.
 
-    A delay may hang on the arm, so that it is known only when that is chosen.
+    A delay may depend on the arm, and is then known only when the arm is chosen.
     """
-    waiting: dict[int, list[NDArray[np.int64]]] = {}
-    delay = np.broadcast_to(met.delay, (met.rounds, met.size))
+    waiting_choices: dict[int, list[NDArray[np.int64]]] = {}
+    delays = np.broadcast_to(block_feed.delay, (block_feed.rounds, block_feed.size))
 
-    def arrive(t: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
-        late, choices = delay[t], t * met.size + np.arange(met.size)
-        if met.arm_delay is not None and met.case is not None:
-            late = met.arm_delay[met.case[t], arm]
-        if met.lost is not None:
-            late, choices = late[~met.lost[t]], choices[~met.lost[t]]
-        for rounds in np.unique(late).tolist():
-            waiting.setdefault(t + rounds, []).append(choices[late == rounds])
-        return np.concatenate(waiting.pop(t, [choices[:0]]))
+    def arrive(round_index: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
+        round_delays, choices = (
+            delays[round_index],
+            round_index * block_feed.size + np.arange(block_feed.size),
+        )
+        if block_feed.arm_delay is not None and block_feed.case is not None:
+            round_delays = block_feed.arm_delay[block_feed.case[round_index], arm]
+        if block_feed.lost is not None:
+            round_delays, choices = (
+                round_delays[~block_feed.lost[round_index]],
+                choices[~block_feed.lost[round_index]],
+            )
+        for waited_rounds in np.unique(round_delays).tolist():
+            waiting_choices.setdefault(round_index + waited_rounds, []).append(
+                choices[round_delays == waited_rounds]
+            )
+        return np.concatenate(waiting_choices.pop(round_index, [choices[:0]]))
 
     return arrive
 
 
-def kernel(bandit: Bandit, work: float, engine: str) -> Any:  # noqa: ANN401 - a module
+def kernel(bandit: Bandit, n_choices: float, engine: str) -> Any:  # noqa: ANN401 - a module
     """The compiled twins; none where NumPy is to do the work, so many choices.
 
     Raises:
       ValueError: numba is asked for, and a learner has no compiled loop.
       ImportError: numba is asked for, and is not installed.
     """
-    entry = LEARNERS[bandit.algorithm]
-    if engine == "numpy" or (engine == "auto" and (entry.compiled is None or work < entry.pays)):
+    learner_entry = LEARNERS[bandit.algorithm]
+    if engine == "numpy" or (
+        engine == "auto" and (learner_entry.compiled is None or n_choices < learner_entry.pays)
+    ):
         return None
-    if entry.compiled is None:
-        there = [name for name, learner in LEARNERS.items() if learner.compiled is not None]
-        refuse(f"engine numba plays {', '.join(there)}", bandit.algorithm, "use engine='auto'")
+    if learner_entry.compiled is None:
+        compiled_names = [
+            algorithm_name
+            for algorithm_name, learner in LEARNERS.items()
+            if learner.compiled is not None
+        ]
+        refuse(
+            f"engine numba plays {', '.join(compiled_names)}", bandit.algorithm, "use engine='auto'"
+        )
     return kernel_of(engine, _kernel)
 
 
@@ -260,8 +301,8 @@ def check_simulation(
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    for name, count in (("rounds", rounds), ("replications", replications)):
-        check_count(name, count, 1, "simulate at least one")
+    for argument_name, count in (("rounds", rounds), ("replications", replications)):
+        check_count(argument_name, count, 1, "simulate at least one")
     check_engine(engine)
     if world.n_arms > np.iinfo(np.int8).max:
         refuse("a world has at most 127 arms", world.n_arms, "leave some out")
@@ -269,55 +310,64 @@ def check_simulation(
     init(world.n_arms, bandit=bandit, n_features=n_features)
 
 
-def is_plain(bandit: Bandit, met: Feed) -> bool:
+def is_plain(bandit: Bandit, block_feed: Feed) -> bool:
     """Whether a compiled loop says what the learner would.
 
     Nothing delayed, missing or floored, nor forgotten.
     """
-    reward = met.reward if met.mask is None else met.reward[met.mask]
-    is_late = met.lost is not None or met.arm_delay is not None or np.any(met.delay)
-    remembers = bandit.discount == 1.0 and bandit.window == 0 and bandit.history is None
-    is_sure = bandit.floor == 0.0 and bandit.ties == "lowest"
-    return bool(remembers and is_sure and not is_late and not np.isnan(reward).any())
+    open_rewards = (
+        block_feed.reward if block_feed.mask is None else block_feed.reward[block_feed.mask]
+    )
+    has_late_rewards = (
+        block_feed.lost is not None or block_feed.arm_delay is not None or np.any(block_feed.delay)
+    )
+    forgets_nothing = bandit.discount == 1.0 and bandit.window == 0 and bandit.history is None
+    takes_best_arm = bandit.floor == 0.0 and bandit.ties == "lowest"
+    return bool(
+        forgets_nothing
+        and takes_best_arm
+        and not has_late_rewards
+        and not np.isnan(open_rewards).any()
+    )
 
 
 def block_arms(
     bandit: Bandit,
-    met: Feed,
+    block_feed: Feed,
     world: World,
     rng: np.random.Generator,
     *,
-    work: float,
+    n_choices: float,
     engine: str,
     initial: Sums | None = None,
 ) -> Arms:
     """Arms [T, R] that a learner chooses of what it meets, by its compiled loop where one knows.
 
     Args:
-      work: choices of the whole simulation, as `kernel` reads them.
+      n_choices: choices of the whole simulation, as `kernel` reads them.
       initial: as `first_ledger` gives it.
 
     Raises:
       ValueError: numba is asked for a learner whose loop does not know it.
     """
     # of first states the loops know those of linear learners
-    is_known = initial is None or (isinstance(initial, State) and bandit.linear)
-    plain = is_known and is_plain(bandit, met)
-    if engine == "numba" and not plain:
-        value = "one that forgets, or a floor, a budget, a first state or late rewards"
-        refuse("engine numba plays plain learners", value, "use engine='auto'")
-    twin = kernel(bandit, work, engine) if plain else None
-    if twin is not None:
-        arms: Arms = twin.played(met, bandit, rng, initial)
-        return arms
-    return stepwise_arms(_uncharged(met, world, initial), bandit, rng, initial)
+    is_initial_supported = initial is None or (isinstance(initial, State) and bandit.linear)
+    is_compilable = is_initial_supported and is_plain(bandit, block_feed)
+    if engine == "numba" and not is_compilable:
+        unsupported_case = "one that forgets, or a floor, a budget, a first state or late rewards"
+        refuse("engine numba plays plain learners", unsupported_case, "use engine='auto'")
+    compiled_twin = kernel(bandit, n_choices, engine) if is_compilable else None
+    if compiled_twin is not None:
+        chosen_arms: Arms = compiled_twin.played(block_feed, bandit, rng, initial)
+        return chosen_arms
+    return stepwise_arms(_uncharged(block_feed, world, initial), bandit, rng, initial)
 
 
-def _uncharged(met: Feed, world: World, initial: Sums | None) -> Feed:
+def _uncharged(block_feed: Feed, world: World, initial: Sums | None) -> Feed:
     """Feed whose rewards are before costs for a ledger, which charges them at its own price."""
     if initial is None or isinstance(initial, State) or not isinstance(world, Table):
-        return met
-    return met._replace(reward=world.priced(0.0).reward)
+        return block_feed
+    return block_feed._replace(reward=world.priced(0.0).reward)
 
 
 def simulate(
@@ -362,28 +412,38 @@ def _played_block(
     world: World,
     rounds: int,
     seed: int,
-    late: tuple[tuple[int, int], float],
+    delay_settings: tuple[tuple[int, int], float],
     settings: Mapping[str, Any],
 ) -> Accounts:
     """One block of replications, (number, size), of a learner or probabilities [1, A] or [N, A].
 
     The same bits wherever it runs.
     """
-    number, size = block
-    met = feed(world, rounds, size, seed, number, delay=late[0], missing=late[1])
-    rng = stream(seed, number, POLICY)
+    block_number, n_replications = block
+    block_feed = feed(
+        world,
+        rounds,
+        n_replications,
+        seed,
+        block_number,
+        delay=delay_settings[0],
+        missing=delay_settings[1],
+    )
+    rng = stream(seed, block_number, POLICY_STREAM)
     if isinstance(policy, Bandit):
-        return play_accounts(met, block_arms(policy, met, world, rng, **settings))
+        return play_accounts(block_feed, block_arms(policy, block_feed, world, rng, **settings))
     # who learns nothing takes the arm by the inverse of its distribution
-    last = policy.shape[-1] - 1 - np.argmax(policy[:, ::-1] > 0.0, axis=-1)
-    upper = np.cumsum(policy, axis=-1)
-    upper[np.arange(policy.shape[-1]) >= last[:, None]] = np.inf
-    chance = rng.random((rounds, size))
-    rows = met.case if met.case is not None else np.arange(rounds)[:, None]
-    arm = np.zeros((rounds, size), np.int8)
-    for edge in upper.T[:-1]:
-        arm += chance >= (edge[rows] if len(upper) > 1 else edge[0])
-    return play_accounts(met, arm)
+    last_possible_arms = policy.shape[-1] - 1 - np.argmax(policy[:, ::-1] > 0.0, axis=-1)
+    cumulative_probabilities = np.cumsum(policy, axis=-1)
+    cumulative_probabilities[np.arange(policy.shape[-1]) >= last_possible_arms[:, None]] = np.inf
+    uniforms = rng.random((rounds, n_replications))
+    plan_rows = block_feed.case if block_feed.case is not None else np.arange(rounds)[:, None]
+    chosen_arms = np.zeros((rounds, n_replications), np.int8)
+    for arm_boundary in cumulative_probabilities.T[:-1]:
+        chosen_arms += uniforms >= (
+            arm_boundary[plan_rows] if len(cumulative_probabilities) > 1 else arm_boundary[0]
+        )
+    return play_accounts(block_feed, chosen_arms)
 
 
 class RunArrays(NamedTuple):
@@ -423,10 +483,15 @@ class Run(Result, RunArrays):
         """
         import pandas as pd
 
-        spend = {} if self.spend is None else {"spend": self.spend[:, -1]}
-        pulls = {f"pulls_{arm}": rounds for arm, rounds in enumerate(self.pulls.T)}
+        spend_column = {} if self.spend is None else {"spend": self.spend[:, -1]}
+        pull_columns = {f"pulls_{arm}": arm_pulls for arm, arm_pulls in enumerate(self.pulls.T)}
         return pd.DataFrame(
-            {"value": self.value[:, -1], "regret": self.regret[:, -1], **spend, **pulls}
+            {
+                "value": self.value[:, -1],
+                "regret": self.regret[:, -1],
+                **spend_column,
+                **pull_columns,
+            }
         )
 
     @property
@@ -435,20 +500,24 @@ class Run(Result, RunArrays):
         return self.value if self.spend is None else self.value + self.price * self.spend
 
     def _summary(self) -> Summary:
-        spend = []
+        spend_facts = []
         if self.spend is not None:
-            spend = [("mean spend at the end", value_text(self.spend[:, -1].mean()))]
-        low, middle, high = map(value_text, np.quantile(self.regret[:, -1], (0.05, 0.5, 0.95)))
+            spend_facts = [("mean spend at the end", value_text(self.spend[:, -1].mean()))]
+        low_regret, median_regret, high_regret = map(
+            value_text, np.quantile(self.regret[:, -1], (0.05, 0.5, 0.95))
+        )
         facts = [
             ("replications", f"{len(self.regret):,}"),
             ("rounds", f"{self.regret.shape[1]:,}"),
             ("arms", f"{self.pulls.shape[1]}"),
-            ("regret at the end", middle, f"5 % to 95 %: {low} to {high}"),
-            *spend,
+            ("regret at the end", median_regret, f"5 % to 95 %: {low_regret} to {high_regret}"),
+            *spend_facts,
         ]
-        share = self.pulls.sum(axis=0) / max(1, int(self.pulls.sum()))
-        rows = ((str(arm), f"{arm_share:.1%}") for arm, arm_share in enumerate(share.tolist()))
-        fold = Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)
+        pull_shares = self.pulls.sum(axis=0) / max(1, int(self.pulls.sum()))
+        share_rows = (
+            (str(arm), f"{arm_share:.1%}") for arm, arm_share in enumerate(pull_shares.tolist())
+        )
+        fold = Fold("share of pulls", share_rows, len(pull_shares), ("arm", "pulls"), open=True)
         return Summary(facts, {"pulls": fold}, self.notes)
 
 
@@ -518,28 +587,57 @@ def run(
     if budget is not None and not is_learner:
         remedy = "see fit_priced_policy and play_paced"
         refuse("a budget needs a learner", "probabilities", remedy)
-    met, late = _checked_world(world, rounds, seed, delay, missing)
-    learner, note = Bandit("ucb1"), ""
+    checked_world, delay_range = _checked_world(world, rounds, seed, delay, missing)
+    # fixed probabilities need a learner only for the checks below: any will do
+    learner, cost_note = Bandit("ucb1"), ""
     if isinstance(policy, Bandit):
-        learner, note = follow_costs(policy, met, charged=budget is not None)
-    check_simulation(learner, met, rounds, replications, engine)
-    first = _checked_start(initial, learner, met, budget, rounds, note, is_learner=is_learner)
-    played = learner if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
-    blocks = list(enumerate(replication_blocks(replications)))
-    settings = {"engine": engine, "work": float(rounds * replications), "initial": first}
-    shared = (played, met, rounds, seed, (late, missing), settings)
+        learner, cost_note = follow_costs(policy, checked_world, charged=budget is not None)
+    check_simulation(learner, checked_world, rounds, replications, engine)
+    first_state = _checked_start(
+        initial, learner, checked_world, budget, rounds, cost_note, is_learner=is_learner
+    )
+    played_policy = (
+        learner
+        if isinstance(policy, Bandit)
+        else _check_probabilities(policy, checked_world, rounds)
+    )
+    # A block has its own stream of chance, so that its bits do not depend on the process.
+    replication_sizes = list(enumerate(replication_blocks(replications)))
+    block_settings = {
+        "engine": engine,
+        "n_choices": float(rounds * replications),
+        "initial": first_state,
+    }
+    block_arguments = (
+        played_policy,
+        checked_world,
+        rounds,
+        seed,
+        (delay_range, missing),
+        block_settings,
+    )
     with jobs(n_jobs):
-        done = list(run_each(_played_block, blocks, *shared, what="simulate", unit="block"))
-    parts: Any = (
-        None if part[0] is None else np.concatenate(part) for part in zip(*done, strict=True)
+        block_accounts = list(
+            run_each(
+                _played_block, replication_sizes, *block_arguments, what="simulate", unit="block"
+            )
+        )
+    run_arrays: Any = (
+        None if block_arrays[0] is None else np.concatenate(block_arrays)
+        for block_arrays in zip(*block_accounts, strict=True)
     )
-    whole = Run(*parts)
-    over = _warn_unkept(
-        budget, None if whole.spend is None else float(whole.spend[:, -1].mean()), rounds
+    simulated_run = Run(*run_arrays)
+    # a pacer keeps its budget in the long run only, so that a short run may be over it
+    budget_note = _warn_unkept(
+        budget,
+        None if simulated_run.spend is None else float(simulated_run.spend[:, -1].mean()),
+        rounds,
     )
-    price = met.price if isinstance(met, Table) else 0.0
-    notes = tuple(filter(None, (note, over)))
-    return whole._replace(price=price, arm_value=_arm_values(met, rounds), notes=notes)
+    price = checked_world.price if isinstance(checked_world, Table) else 0.0
+    notes = tuple(filter(None, (cost_note, budget_note)))
+    return simulated_run._replace(
+        price=price, arm_value=_arm_values(checked_world, rounds), notes=notes
+    )
 
 
 def _checked_world(
@@ -552,11 +650,15 @@ def _checked_world(
     """
     check_count("rounds", rounds, 1, "simulate at least one")
     check_count("seed", seed, 0, "state a seed")
-    met, late = check_world(world, rounds), check_delay(delay, missing)
-    if late != (0, 0) and isinstance(met, Table) and met.delay is not None:
-        value = f"{delay} beside the table's own"
-        refuse("delay must be stated once", value, "leave one of them out")
-    return met, late
+    checked_world, delay_range = check_world(world, rounds), check_delay(delay, missing)
+    if (
+        delay_range != (0, 0)
+        and isinstance(checked_world, Table)
+        and checked_world.delay is not None
+    ):
+        delay_text = f"{delay} beside the table's own"
+        refuse("delay must be stated once", delay_text, "leave one of them out")
+    return checked_world, delay_range
 
 
 def _checked_start(
@@ -565,7 +667,7 @@ def _checked_start(
     world: World,
     budget: Budget | float | None,
     rounds: int,
-    note: str,
+    cost_note: str,
     *,
     is_learner: bool = True,
 ) -> Sums | None:
@@ -574,37 +676,37 @@ def _checked_start(
     Raises:
       ValueError: as `first_ledger`; or a first state of another learner.
     """
-    first = first_ledger(initial, learner, world, budget, rounds)
-    if initial is not None and (note or not is_learner):
+    first_state = first_ledger(initial, learner, world, budget, rounds)
+    if initial is not None and (cost_note or not is_learner):
         rule = "an initial state must be of the learner that is played"
-        refuse(rule, note or "a fixed policy", "leave it out")
-    if note:
-        warn_user(note)
-    return first
+        refuse(rule, cost_note or "a fixed policy", "leave it out")
+    if cost_note:
+        warn_user(cost_note)
+    return first_state
 
 
-def _warn_unkept(budget: Budget | float | None, spend: float | None, rounds: int) -> str:
+def _warn_unkept(budget: Budget | float | None, total_spend: float | None, rounds: int) -> str:
     """Note of a budget that was not kept, which is warned of too.
 
     Nothing where it was, or where there is none.
 
     Args:
-      spend: in all rounds.
+      total_spend: in all rounds.
     """
-    if budget is None or spend is None:
+    if budget is None or total_spend is None:
         return ""
     unkept_note = extension("unkept_note", "budgets", "a budget")
-    note: str = unkept_note(budget, spend / rounds, rounds)
-    if note:
-        warn_user(note)
-    return note
+    budget_note: str = unkept_note(budget, total_spend / rounds, rounds)
+    if budget_note:
+        warn_user(budget_note)
+    return budget_note
 
 
 def _arm_values(world: World, rounds: int) -> Array | None:
     """Value of each arm a round, [T, A], if all replications meet the same rounds, which differ."""
     if isinstance(world, Table):
-        value, mask = world.value[:rounds], world.mask[:rounds]
-        return np.where(mask, value, np.nan) if world.order == "given" else None
+        values, mask = world.value[:rounds], world.mask[:rounds]
+        return np.where(mask, values, np.nan) if world.order == "given" else None
     if world.means.ndim == 1:
         return None
     return world.means if world.mask is None else np.where(world.mask, world.means, np.nan)
@@ -613,15 +715,18 @@ def _arm_values(world: World, rounds: int) -> Array | None:
 def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
     """Probabilities as float64, [1, A] or [N, A]."""
     probabilities = np.asarray(policy, dtype=np.float64)
-    met = feed(world, 1 if isinstance(world, Table) else rounds, 1, 0, 0)
-    if probabilities.shape not in {(met.n_arms,), met.worth.shape}:
-        rule = f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}"
+    world_feed = feed(world, 1 if isinstance(world, Table) else rounds, 1, 0, 0)
+    if probabilities.shape not in {(world_feed.n_arms,), world_feed.worth.shape}:
+        rule = f"a policy must be a Bandit, [{world_feed.n_arms}], or {world_feed.worth.shape}"
         refuse(rule, probabilities.shape, "give a number an arm")
-    rows = np.atleast_2d(probabilities)
-    check_plan(rows, "a policy")
-    if met.mask is not None and (np.broadcast_to(rows, met.mask.shape)[~met.mask] > 0.0).any():
+    probability_rows = np.atleast_2d(probabilities)
+    check_plan(probability_rows, "a policy")
+    if (
+        world_feed.mask is not None
+        and (np.broadcast_to(probability_rows, world_feed.mask.shape)[~world_feed.mask] > 0.0).any()
+    ):
         refuse("a policy may give nothing to an unavailable arm", "some", "give a row a case")
-    return rows
+    return probability_rows
 
 
 def log(
@@ -669,42 +774,69 @@ def log(
     """
     import pandas as pd
 
-    checked, late = _checked_world(world, rounds, seed, delay, 0.0)
-    learner, note = follow_costs(bandit, checked, charged=budget is not None)
-    first = _checked_start(initial, learner, checked, budget, rounds, note)
-    met = feed(checked, rounds, 1, seed, 0, delay=late)
-    met = _uncharged(met, checked, first)
+    checked_world, delay_range = _checked_world(world, rounds, seed, delay, 0.0)
+    learner, cost_note = follow_costs(bandit, checked_world, charged=budget is not None)
+    first_state = _checked_start(initial, learner, checked_world, budget, rounds, cost_note)
+    # one replication is the first of the simulation's block 0, with the same chance
+    world_feed = feed(checked_world, rounds, 1, seed, 0, delay=delay_range)
+    world_feed = _uncharged(world_feed, checked_world, first_state)
     # the uniforms come from the policy's own stream, as everywhere
-    rng = stream(seed, 0, POLICY)
-    chance = rng.random(rounds)
-    share, price = np.empty((rounds, met.n_arms)), np.empty(rounds)
+    rng = stream(seed, 0, POLICY_STREAM)
+    uniforms = rng.random(rounds)
+    arm_probabilities, round_prices = np.empty((rounds, world_feed.n_arms)), np.empty(rounds)
 
-    def decide(t: int, sums: Sums, mask: NDArray[np.bool_] | None, context: Array) -> Ints:
-        # read before the round is counted, and the arm is drawn by them: so they are exact
-        share[t] = propensities(sums.net, learner, mask=mask, context=context)[0]
-        price[t] = sums.price[0]
-        return sample(share[t : t + 1], chance[t : t + 1])
+    def decide(
+        round_index: int, sums: Sums, mask: NDArray[np.bool_] | None, context: Array
+    ) -> Ints:
+        # Propensities are exact because they are read before the round is counted, and the arm is
+        # drawn by them.
+        arm_probabilities[round_index] = propensities(
+            sums.net, learner, mask=mask, context=context
+        )[0]
+        round_prices[round_index] = sums.price[0]
+        return sample(
+            arm_probabilities[round_index : round_index + 1],
+            uniforms[round_index : round_index + 1],
+        )
 
-    turns = progress(range(rounds), "log", "round")
-    action = stepwise_arms(met, learner, rng, first, decide=decide, turns=turns)[:, 0]
-    arm, nobody, at = action.astype(np.int64), np.zeros(rounds, np.int64), np.arange(rounds)
-    case = np.full(rounds, -1) if met.case is None else met.case[:, 0].astype(np.int64)
-    rows = case if met.case is not None else at % len(met.worth)
-    cost = met.costs(at, nobody, arm)
-    _warn_unkept(budget, float(cost.sum()), rounds)
-    waited = np.broadcast_to(met.delay, (rounds, 1))[:, 0]
-    names = checked.arms if isinstance(checked, Table) else [str(a) for a in range(met.n_arms)]
+    round_order = progress(range(rounds), "log", "round")
+    chosen_arms = stepwise_arms(
+        world_feed, learner, rng, first_state, decide=decide, round_order=round_order
+    )[:, 0]
+    arm_numbers, replication_zero, round_indices = (
+        chosen_arms.astype(np.int64),
+        np.zeros(rounds, np.int64),
+        np.arange(rounds),
+    )
+    case_rows = (
+        np.full(rounds, -1) if world_feed.case is None else world_feed.case[:, 0].astype(np.int64)
+    )
+    # known means have a row a round, or one row for all rounds
+    worth_rows = case_rows if world_feed.case is not None else round_indices % len(world_feed.worth)
+    paid_costs = world_feed.costs(round_indices, replication_zero, arm_numbers)
+    _warn_unkept(budget, float(paid_costs.sum()), rounds)
+    delays = np.broadcast_to(world_feed.delay, (rounds, 1))[:, 0]
+    arm_names = (
+        checked_world.arms
+        if isinstance(checked_world, Table)
+        else [str(arm_index) for arm_index in range(world_feed.n_arms)]
+    )
     return pd.DataFrame(
         {
-            "action": arm,
-            "arm": [names[number] for number in arm],
-            "reward": met.rewards(at, nobody, arm),
-            "propensity": share[at, arm],
-            "case": case,
-            "value": met.worth[rows, arm],
-            "cost": cost,
-            "delay": waited if met.arm_delay is None else met.arm_delay[rows, arm],
-            **({} if budget is None else {"price": price}),
-            **{f"p_{name}": share[:, number] for number, name in enumerate(names)},
+            "action": arm_numbers,
+            "arm": [arm_names[arm_number] for arm_number in arm_numbers],
+            "reward": world_feed.rewards(round_indices, replication_zero, arm_numbers),
+            "propensity": arm_probabilities[round_indices, arm_numbers],
+            "case": case_rows,
+            "value": world_feed.worth[worth_rows, arm_numbers],
+            "cost": paid_costs,
+            "delay": delays
+            if world_feed.arm_delay is None
+            else world_feed.arm_delay[worth_rows, arm_numbers],
+            **({} if budget is None else {"price": round_prices}),
+            **{
+                f"p_{name}": arm_probabilities[:, arm_number]
+                for arm_number, name in enumerate(arm_names)
+            },
         }
     )

@@ -192,7 +192,7 @@ def _simulated_trace(
 ) -> tuple[LearnerComparison, dict[str, Any]]:
     """Learners on the cases of a trace, and the facts of the simulation."""
     from raglab.bandit import Bandit
-    from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
+    from raglab.bandit.fixed_plans import FIXED_PLAN, ORACLE_PLAN, baselines, best_fixed_arm
     from raglab.lab.learner_comparison import compare_learners
     from raglab.lab.untuned_policies import always_answer as opened
     from raglab.live.arm_choice import router, table
@@ -219,8 +219,10 @@ def _simulated_trace(
     best_arm = best_fixed_arm(arm_table)
     if best_arm is not None:
         right_shares = learner_comparison.table.set_index("policy")["right"]
-        gain_text = f"{right_shares[ORACLE] - right_shares[FIXED]:.2%} more right decisions"
-        simulation_facts |= {FIXED: best_arm, "choosing could gain": gain_text}
+        gain_text = (
+            f"{right_shares[ORACLE_PLAN] - right_shares[FIXED_PLAN]:.2%} more right decisions"
+        )
+        simulation_facts |= {FIXED_PLAN: best_arm, "choosing could gain": gain_text}
     return learner_comparison, simulation_facts
 
 

@@ -30,7 +30,7 @@ from raglab.values import (
     check_labelled,
     refuse,
 )
-from raglab.words.html_display import MOST_ROWS, Fold
+from raglab.words.html_display import MAX_FOLD_ROWS, Fold
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class CaseVerdicts(ABC):
             Fold("what decided", self._deciding_rows(), None, ("decided by", "cases")),
             Fold(
                 "contract not met",
-                self._failed_rows(failed_rows[:MOST_ROWS]),
+                self._failed_rows(failed_rows[:MAX_FOLD_ROWS]),
                 len(failed_rows),
                 ("case", "query", "decided by", "why"),
             ),

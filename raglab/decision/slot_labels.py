@@ -33,7 +33,7 @@ from raglab.values import (
     TraceData,
     refuse,
 )
-from raglab.words.text import BITS, content_words, word_set
+from raglab.words.text import MASK_BITS, content_words, word_set
 
 
 class Plane(NamedTuple):
@@ -60,14 +60,16 @@ def item_planes(row_items_all: Sequence[Sequence[str]]) -> Iterator[Plane]:
     max_items = int(item_counts.max(initial=0))
     yield Plane(
         slice(None),
-        row_items_all if max_items <= BITS else [row_items[:BITS] for row_items in row_items_all],
+        row_items_all
+        if max_items <= MASK_BITS
+        else [row_items[:MASK_BITS] for row_items in row_items_all],
     )
-    for plane_start in range(BITS, max_items, BITS):
+    for plane_start in range(MASK_BITS, max_items, MASK_BITS):
         longer_rows = np.flatnonzero(item_counts > plane_start)
         yield Plane(
             longer_rows,
             [
-                row_items_all[int(row_items)][plane_start : plane_start + BITS]
+                row_items_all[int(row_items)][plane_start : plane_start + MASK_BITS]
                 for row_items in longer_rows
             ],
         )
@@ -102,7 +104,9 @@ def full_masks(item_counts: NDArray[np.integer[Any]], n_planes: int) -> BitArray
       >>> full_masks(np.array([2, 65]), 2).tolist()
       [[3, 18446744073709551615], [0, 1]]
     """
-    plane_counts = np.clip(item_counts[None] - BITS * np.arange(n_planes)[:, None], 0, BITS)
+    plane_counts = np.clip(
+        item_counts[None] - MASK_BITS * np.arange(n_planes)[:, None], 0, MASK_BITS
+    )
     return np.array(
         [[(1 << int(n_items)) - 1 for n_items in count_row] for count_row in plane_counts],
         dtype=np.uint64,
@@ -130,8 +134,10 @@ def bit_masks(
     n_chunks = int(hit_chunks.max(initial=-1)) + 1
     bits_by_item: dict[str, list[tuple[int, int]]] = {}
     for query_index, query_items in enumerate(items):
-        if len(query_items) > BITS:
-            requirement = f"a query may name at most {BITS} entities, words or sources in one plane"
+        if len(query_items) > MASK_BITS:
+            requirement = (
+                f"a query may name at most {MASK_BITS} entities, words or sources in one plane"
+            )
             refuse(requirement, len(query_items), "take item_masks")
         for bit_index, item in enumerate(query_items):
             if item in holders:
@@ -248,7 +254,7 @@ def slot_labels(
         for required_bits, carried_bits in entity_planes
     ]
     # as narrow as the number can be: the compiled kernel reads this table most
-    max_missing = BITS * len(missing_counts)
+    max_missing = MASK_BITS * len(missing_counts)
     return SlotLabels(
         missing=np.add.reduce(missing_counts, dtype=np.min_scalar_type(max_missing))
         if len(missing_counts) > 1
@@ -327,7 +333,7 @@ def _keyword_share(hit_places: IntArray, case_batch: CaseBatch, trace: TraceData
 
     1 where it has none (rule S2.7).
     """
-    query_words = [content_words(case.query, most=None) for case in case_batch.cases]
+    query_words = [content_words(case.query, max_words=None) for case in case_batch.cases]
     # only words that are asked for become bits
     vocabulary = {content_word for words_of_query in query_words for content_word in words_of_query}
     chunk_words = [sorted(word_set(chunk.full_text) & vocabulary) for chunk in trace.chunks]

@@ -24,13 +24,17 @@ SIGNALS = ("explicit_yes", "explicit_no", "implicit_ok", "failure")
 RULES = ("vote_share", "posterior")
 SplitRule = Literal["source", "evidence"]
 SPLITS = ("source", "evidence")
-YES, SILENT, NO, NAMED, CORRECTED, FAILED, DOUBTED = range(7)  # places of the counts
-PLACE = np.array([YES, NO, SILENT, FAILED])  # of a signal among the counts
+# places of the counts
+YES_PLACE, SILENT_PLACE, NO_PLACE, NAMED_PLACE, CORRECTED_PLACE, FAILED_PLACE, DOUBTED_PLACE = (
+    range(7)
+)
+# of a signal among the counts
+SIGNAL_COUNT_PLACES = np.array([YES_PLACE, NO_PLACE, SILENT_PLACE, FAILED_PLACE])
 N_COUNTS = 7
 N_SIGNALS = 6  # of them that are sums of signals
-HALF = 0.5  # vote of a silent success
+SILENT_VOTE = 0.5  # vote of a silent success
 # votes for and against a rate before it was seen: near 0 or near 1, as those of defaults are
-PRIOR = 0.1
+PRIOR_WEIGHT = 0.1
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -88,8 +92,8 @@ class DefaultLearner(NamedTuple):
     apply_above: float = APPLY_ABOVE
     every: int = EVERY
     level: float = 0.80
-    prior_yes: float = PRIOR
-    prior_no: float = PRIOR
+    prior_yes: float = PRIOR_WEIGHT
+    prior_no: float = PRIOR_WEIGHT
     half_life_days: float = 0.0
     stratify: bool = True
     alpha: float = 0.05
@@ -113,9 +117,13 @@ def check_learner(learner: DefaultLearner) -> DefaultLearner:
     Raises:
       ValueError: an unknown rule, or a setting out of its range.
     """
-    rows = (
+    setting_rules = (
         (f"rule must be one of {', '.join(RULES)}", learner.rule, learner.rule in RULES),
-        (f"split must be one of {', '.join(SPLITS)}", learner.split, learner.split in SPLITS),
+        (
+            f"split must be one of {', '.join(SPLITS)}",
+            learner.split,
+            learner.split in SPLITS,
+        ),
         (
             "ask_below and apply_above must be in [0, 1] and in this order",
             f"{learner.ask_below} and {learner.apply_above}",
@@ -136,15 +144,15 @@ def check_learner(learner: DefaultLearner) -> DefaultLearner:
             0.0 <= learner.half_life_days < np.inf,
         ),
     )
-    for rule, value, holds in rows:
-        if not holds:
-            refuse(rule, value, "see DefaultLearner")
+    for setting_rule, setting_value, is_kept in setting_rules:
+        if not is_kept:
+            refuse(setting_rule, setting_value, "see DefaultLearner")
     return learner
 
 
-RETIRED = ("first_look",)  # settings of logs of before that decide nothing any more
+RETIRED_SETTINGS = ("first_look",)  # settings of logs of before that decide nothing any more
 # and what those logs meant that do not say it
-ADDED: Mapping[str, Any] = {"on_word": False, "split": "evidence"}
+DEFAULTS_OF_OLD_LOGS: Mapping[str, Any] = {"on_word": False, "split": "evidence"}
 
 
 def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
@@ -160,16 +168,20 @@ def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
       >>> stored_learner({"rule": "posterior", "prior_no": 1.0, "first_look": 8}).on_word
       False
     """
-    named = {name: value for name, value in body.items() if name not in RETIRED}
-    unknown = sorted(set(named) - set(DefaultLearner._fields))
-    if unknown:
+    known_settings = {
+        setting_name: setting_value
+        for setting_name, setting_value in body.items()
+        if setting_name not in RETIRED_SETTINGS
+    }
+    unknown_names = sorted(set(known_settings) - set(DefaultLearner._fields))
+    if unknown_names:
         remedy = "read the log with the version that wrote it"
         refuse(
             f"learner settings must be among {', '.join(DefaultLearner._fields)}",
-            ", ".join(unknown),
+            ", ".join(unknown_names),
             remedy,
         )
-    return DefaultLearner(**{**ADDED, **named})
+    return DefaultLearner(**{**DEFAULTS_OF_OLD_LOGS, **known_settings})
 
 
 def no_votes(n_values: int, batch: tuple[int, ...] = ()) -> Votes:
@@ -206,47 +218,62 @@ def add_signal(
       [[0.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
     """
     n_values = votes.counts.shape[-2]
-    about, kind, correction = (
-        np.broadcast_to(what, votes.n.shape).reshape(-1)
-        for what in map(np.asarray, (value, signal, named))
+    value_places, signal_places, named_places = (
+        np.broadcast_to(places, votes.n.shape).reshape(-1)
+        for places in map(np.asarray, (value, signal, named))
     )
-    for name, what, least, end in (
-        ("value", about, 0, n_values),
-        ("signal", kind, -1, len(SIGNALS)),
-        ("named", correction, -1, n_values),
+    for argument_name, places, first_place, end_place in (
+        ("value", value_places, 0, n_values),
+        ("signal", signal_places, -1, len(SIGNALS)),
+        ("named", named_places, -1, n_values),
     ):
-        if not ((what >= least) & (what < end)).all():
-            shown = f"{what.min()} to {what.max()}"
-            refuse(f"{name} must be a place below {end}", shown, "-1 is no signal, no name")
-    rejects, corrects = kind == SIGNALS.index("explicit_no"), correction >= 0
-    if (corrects & (~rejects | (correction == about))).any():
+        if not ((places >= first_place) & (places < end_place)).all():
+            place_range = f"{places.min()} to {places.max()}"
+            refuse(
+                f"{argument_name} must be a place below {end_place}",
+                place_range,
+                "-1 is no signal, no name",
+            )
+    is_rejection, is_correction = signal_places == SIGNALS.index("explicit_no"), named_places >= 0
+    if (is_correction & (~is_rejection | (named_places == value_places))).any():
         rule = "named must come with explicit_no and be another value"
         refuse(rule, "none or the same", "-1 names none")
-    counts = votes.counts.copy()
-    flat = counts.reshape(-1, N_COUNTS)  # a row a value
-    row, there = np.arange(about.size) * n_values, kind >= 0
-    at, right = row + about, (row + correction)[corrects]
-    flat[at[there], PLACE[kind[there]]] += 1.0
-    flat[right, NAMED] += 1.0
-    flat[at[corrects], CORRECTED] += 1.0
+    # all rows of the batch at once: a flat view, in which each value of each row has an index
+    new_counts = votes.counts.copy()
+    value_rows = new_counts.reshape(-1, N_COUNTS)  # a row a value
+    row_offsets, has_signal = np.arange(value_places.size) * n_values, signal_places >= 0
+    value_indices, named_indices = (
+        row_offsets + value_places,
+        (row_offsets + named_places)[is_correction],
+    )
+    value_rows[value_indices[has_signal], SIGNAL_COUNT_PLACES[signal_places[has_signal]]] += 1.0
+    value_rows[named_indices, NAMED_PLACE] += 1.0
+    value_rows[value_indices[is_correction], CORRECTED_PLACE] += 1.0
+    # The last word on a value decides: a no casts doubt, a yes or being named removes it. Silence
+    # is no word.
     if learner is not None and learner.rule == "posterior" and learner.on_word:
-        flat[at[rejects], DOUBTED] = 1.0
-        flat[at[kind == SIGNALS.index("explicit_yes")], DOUBTED] = 0.0
-        flat[right, DOUBTED] = 0.0
-    return Votes(counts, votes.n + there.reshape(votes.n.shape))
+        value_rows[value_indices[is_rejection], DOUBTED_PLACE] = 1.0
+        value_rows[value_indices[signal_places == SIGNALS.index("explicit_yes")], DOUBTED_PLACE] = (
+            0.0
+        )
+        value_rows[named_indices, DOUBTED_PLACE] = 0.0
+    return Votes(new_counts, votes.n + has_signal.reshape(votes.n.shape))
 
 
-def decay_votes(votes: Votes, remainder: ArrayLike) -> Votes:
+def decay_votes(votes: Votes, share_remembered: ArrayLike) -> Votes:
     """Votes of which a share is left, [...] in [0, 1]."""
-    share = np.asarray(remainder, dtype=np.float64)
-    return Votes(votes.counts * share[..., None, None], votes.n * share)
+    share_left = np.asarray(share_remembered, dtype=np.float64)
+    return Votes(votes.counts * share_left[..., None, None], votes.n * share_left)
 
 
 def vote_counts(votes: Votes) -> Array:
     """Votes of each value as published: yes + 0.5 · silent − no + named, [..., V]."""
     counts = votes.counts
     return np.asarray(
-        counts[..., YES] + HALF * counts[..., SILENT] - counts[..., NO] + counts[..., NAMED]
+        counts[..., YES_PLACE]
+        + SILENT_VOTE * counts[..., SILENT_PLACE]
+        - counts[..., NO_PLACE]
+        + counts[..., NAMED_PLACE]
     )
 
 
@@ -257,16 +284,22 @@ def for_and_against(votes: Votes) -> tuple[Array, Array]:
     named another counts once.
     """
     counts = votes.counts
-    for_it = counts[..., YES] + counts[..., NAMED] + HALF * counts[..., SILENT]
-    for_rest = for_it.sum(axis=-1, keepdims=True) - for_it
-    return for_it, np.maximum(counts[..., NO] + for_rest - counts[..., CORRECTED], 0.0)
+    votes_for = (
+        counts[..., YES_PLACE] + counts[..., NAMED_PLACE] + SILENT_VOTE * counts[..., SILENT_PLACE]
+    )
+    votes_for_others = votes_for.sum(axis=-1, keepdims=True) - votes_for
+    return votes_for, np.maximum(
+        counts[..., NO_PLACE] + votes_for_others - counts[..., CORRECTED_PLACE], 0.0
+    )
 
 
 def mean(votes: Votes, learner: DefaultLearner) -> Array:
     """Posterior mean rate of each value, [..., V]; −inf for what was never voted on."""
-    for_it, against = for_and_against(votes)
-    rate = (learner.prior_yes + for_it) / (learner.prior_yes + learner.prior_no + for_it + against)
-    return np.where(_voted_values(votes), rate, -np.inf)
+    votes_for, votes_against = for_and_against(votes)
+    mean_rates = (learner.prior_yes + votes_for) / (
+        learner.prior_yes + learner.prior_no + votes_for + votes_against
+    )
+    return np.where(_voted_values(votes), mean_rates, -np.inf)
 
 
 def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
@@ -286,39 +319,48 @@ def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
       [0.75, 0.943]
     """
     if learner.rule == "vote_share":
-        best = np.maximum(vote_counts(votes).max(axis=-1, initial=0.0), 0.0)
-        return np.asarray(best / np.where(votes.n > 0.0, votes.n, 1.0))
+        best_votes = np.maximum(vote_counts(votes).max(axis=-1, initial=0.0), 0.0)
+        return np.asarray(best_votes / np.where(votes.n > 0.0, votes.n, 1.0))
     if votes.counts.shape[-2] == 0:
         return np.zeros(votes.n.shape)
     # of the leading values
-    lead = np.expand_dims(mean(votes, learner).argmax(axis=-1), -1)
-    right, wrong = (np.take_along_axis(part, lead, -1)[..., 0] for part in for_and_against(votes))
-    there = _voted_values(votes).any(axis=-1)
+    leading_value = np.expand_dims(mean(votes, learner).argmax(axis=-1), -1)
+    votes_for, votes_against = (
+        np.take_along_axis(vote_side, leading_value, -1)[..., 0]
+        for vote_side in for_and_against(votes)
+    )
+    has_votes = _voted_values(votes).any(axis=-1)
     if learner.on_word:
-        words = np.take_along_axis(votes.counts, lead[..., None], -2)[..., 0, :]
-        there &= (words[..., YES] + words[..., NAMED] > 0.0) & (words[..., DOUBTED] == 0.0)
-    return np.where(there, quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
+        word_counts = np.take_along_axis(votes.counts, leading_value[..., None], -2)[..., 0, :]
+        has_votes &= (word_counts[..., YES_PLACE] + word_counts[..., NAMED_PLACE] > 0.0) & (
+            word_counts[..., DOUBTED_PLACE] == 0.0
+        )
+    return np.where(
+        has_votes, quantile(votes_for, votes_against, learner, 1.0 - learner.level), 0.0
+    )
 
 
-def band(sure: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
+def band(confidence: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
     """Where a confidence is, [...]: 0 below `ask_below` or NaN, 2 above `apply_above`, else 1.
 
     Source: rule S5.5.
     """
-    here = np.asarray(sure)
-    return np.asarray((here >= learner.ask_below).astype(np.intp) + (here > learner.apply_above))
+    confidences = np.asarray(confidence)
+    return np.asarray(
+        (confidences >= learner.ask_below).astype(np.intp) + (confidences > learner.apply_above)
+    )
 
 
 def question_schedule(
-    sure: ArrayLike, met: ArrayLike, learner: DefaultLearner
+    confidence: ArrayLike, requests_before: ArrayLike, learner: DefaultLearner
 ) -> NDArray[np.bool_]:
     """Whether the next request of rows is asked, bool [...].
 
     In band 0, and in band 1 if it is an `every`-th one.
 
     Args:
-      sure: confidence of the rows, [...].
-      met: requests that came to them before, int [...].
+      confidence: confidence of the rows, [...].
+      requests_before: requests that came to them before, int [...].
 
     Source: rule S5.5.
 
@@ -328,37 +370,50 @@ def question_schedule(
       ... ).tolist()
       [True, False, False, True, False]
     """
-    where, turn = band(sure, learner), (np.asarray(met) + 1) % learner.every == 0
-    return np.asarray((where == 0) | ((where == 1) & turn))
+    gate_band, is_turn = (
+        band(confidence, learner),
+        (np.asarray(requests_before) + 1) % learner.every == 0,
+    )
+    return np.asarray((gate_band == 0) | ((gate_band == 1) & is_turn))
 
 
-def quantile(right: ArrayLike, wrong: ArrayLike, learner: DefaultLearner, share: float) -> Array:
+def quantile(
+    votes_for: ArrayLike, votes_against: ArrayLike, learner: DefaultLearner, probability: float
+) -> Array:
     """Quantile of the Beta posterior of a rate, [...]; each pair of votes is found once.
 
     Args:
-      right, wrong: votes for and against, [...].
-      share: in (0, 1).
+      votes_for, wrong: votes for and against, [...].
+      probability: in (0, 1).
     """
     from scipy.special import betaincinv
 
     # a pair is one complex number, which sorting keeps to the last digit
-    pairs = np.asarray(np.asarray(right, np.float64) + 1j * np.asarray(wrong, np.float64))
-    each, back = np.unique(pairs, return_inverse=True)
-    quantiles = betaincinv(learner.prior_yes + each.real, learner.prior_no + each.imag, share)
-    return np.asarray(quantiles, np.float64)[back].reshape(pairs.shape)
+    vote_pairs = np.asarray(
+        np.asarray(votes_for, np.float64) + 1j * np.asarray(votes_against, np.float64)
+    )
+    distinct_pairs, pair_indices = np.unique(vote_pairs, return_inverse=True)
+    distinct_quantiles = betaincinv(
+        learner.prior_yes + distinct_pairs.real, learner.prior_no + distinct_pairs.imag, probability
+    )
+    return np.asarray(distinct_quantiles, np.float64)[pair_indices].reshape(vote_pairs.shape)
 
 
 def _voted_values(votes: Votes) -> NDArray[Any]:
     """Values that were voted on, bool [..., V]; a failure is no vote."""
     counts = votes.counts
     return np.asarray(
-        counts[..., YES] + counts[..., SILENT] + counts[..., NO] + counts[..., NAMED] > 0.0
+        counts[..., YES_PLACE]
+        + counts[..., SILENT_PLACE]
+        + counts[..., NO_PLACE]
+        + counts[..., NAMED_PLACE]
+        > 0.0
     )
 
 
-LONGEST = 200  # characters of a value, a column or a condition
+MAX_FIELD_LENGTH = 200  # characters of a value, a column or a condition
 OTHER = "other"
-CLOSE = 1e-6  # votes that forgetting may round off
+VOTE_TOLERANCE = 1e-6  # votes that forgetting may round off
 
 
 class ClarificationRequest(BaseModel):
@@ -375,7 +430,7 @@ class ClarificationRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    target_field: str = Field(min_length=1, max_length=LONGEST)
+    target_field: str = Field(min_length=1, max_length=MAX_FIELD_LENGTH)
     question_to_user: str = Field(min_length=1)
     candidate_values: list[str]
     proposed_default: str | None = None
@@ -407,8 +462,8 @@ class ClarificationDefault(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    target_field: str = Field(min_length=1, max_length=LONGEST)
-    doctype: str = Field(max_length=LONGEST)
+    target_field: str = Field(min_length=1, max_length=MAX_FIELD_LENGTH)
+    doctype: str = Field(max_length=MAX_FIELD_LENGTH)
     sub_conditions: dict[str, str] = Field(default_factory=dict)
     candidate_votes: dict[str, FiniteFloat]
     confidence: float = Field(ge=0.0, le=1.0, allow_inf_nan=False)
@@ -423,33 +478,40 @@ class ClarificationDefault(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_votes_alone(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
-        row = dict(data)
-        row.setdefault("remembered", row.get("sample_size", 0))
-        votes = row.get("candidate_votes")
-        if "counts" not in row and isinstance(votes, dict):
-            pairs = [(name, vote) for name, vote in votes.items() if isinstance(vote, int | float)]
-            row["counts"] = {
-                name: Counts(yes=max(vote, 0.0), no=max(-vote, 0.0)) for name, vote in pairs
+    def _of_votes_alone(cls, row_data: object) -> object:
+        if not isinstance(row_data, dict):
+            return row_data
+        completed_row = dict(row_data)
+        completed_row.setdefault("remembered", completed_row.get("sample_size", 0))
+        candidate_votes = completed_row.get("candidate_votes")
+        if "counts" not in completed_row and isinstance(candidate_votes, dict):
+            numeric_votes = [
+                (value_name, vote_sum)
+                for value_name, vote_sum in candidate_votes.items()
+                if isinstance(vote_sum, int | float)
+            ]
+            completed_row["counts"] = {
+                value_name: Counts(yes=max(vote_sum, 0.0), no=max(-vote_sum, 0.0))
+                for value_name, vote_sum in numeric_votes
             }
-        return row
+        return completed_row
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        for name in self.counts.keys() | self.candidate_votes.keys():
-            vote, count = (
-                self.candidate_votes.get(name, 0.0),
-                float(vote_counts(arrays(self, [name]))[0]),
+        for value_name in self.counts.keys() | self.candidate_votes.keys():
+            stored_vote, counted_vote = (
+                self.candidate_votes.get(value_name, 0.0),
+                float(vote_counts(arrays(self, [value_name]))[0]),
             )
-            if not isclose(vote, count, rel_tol=CLOSE, abs_tol=CLOSE):
+            if not isclose(
+                stored_vote, counted_vote, rel_tol=VOTE_TOLERANCE, abs_tol=VOTE_TOLERANCE
+            ):
                 refuse(
                     "candidate_votes must be those of counts",
-                    f"{vote:g} and {count:g} for {name!r}",
+                    f"{stored_vote:g} and {counted_vote:g} for {value_name!r}",
                     "give one alone",
                 )
-        if self.remembered > self.sample_size + CLOSE:
+        if self.remembered > self.sample_size + VOTE_TOLERANCE:
             refuse(
                 "remembered must be at most sample_size",
                 f"{self.remembered:g} of {self.sample_size}",
@@ -470,25 +532,28 @@ class ClarificationDefault(BaseModel):
 def _count_lists(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Counts as lists, without the last place where it is 0, as in logs from before that place."""
     return {
-        name: list(each if each.doubted else each[:N_SIGNALS])
-        if isinstance(each, Counts)
-        else _count_lists(each)
-        for name, each in counts.items()
+        value_name: list(value_counts if value_counts.doubted else value_counts[:N_SIGNALS])
+        if isinstance(value_counts, Counts)
+        else _count_lists(value_counts)
+        for value_name, value_counts in counts.items()
     }
 
 
-def place(default: ClarificationDefault, *more: str) -> list[str]:
+def place(default: ClarificationDefault, *further_values: str) -> list[str]:
     """Values of a row in the order of axis V.
 
-    By first vote, then `more`, then those that only failed.
+    By first vote, then `further_values`, then those that only failed.
     """
-    return list(dict.fromkeys([*default.candidate_votes, *more, *default.counts]))
+    return list(dict.fromkeys([*default.candidate_votes, *further_values, *default.counts]))
 
 
 def arrays(default: ClarificationDefault, values: list[str] | None = None) -> Votes:
     """Votes of a row on its values, or on those given, [V]."""
-    names = place(default) if values is None else values
-    counts = np.array([default.counts.get(name, Counts()) for name in names], dtype=np.float64)
+    value_names = place(default) if values is None else values
+    count_table = np.array(
+        [default.counts.get(value_name, Counts()) for value_name in value_names], dtype=np.float64
+    )
     return Votes(
-        counts.reshape(len(names), N_COUNTS), np.array(default.remembered, dtype=np.float64)
+        count_table.reshape(len(value_names), N_COUNTS),
+        np.array(default.remembered, dtype=np.float64),
     )

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from raglab.default_learner.confidence import (
     APPLY_ABOVE,
     ASK_BELOW,
-    LONGEST,
+    MAX_FIELD_LENGTH,
     SIGNALS,
     ClarificationDefault,
     Counts,
@@ -44,8 +44,8 @@ from raglab.values import refuse
 from raglab.words.canonical import canonical_json, instant
 from raglab.words.languages import Reason, say
 
-SHARE = 1.0  # votes that each candidate has before the first
-SUM = 1.0 + 1e-9  # most that shares may sum to, with their rounding
+PRIOR_VOTES = 1.0  # votes that each candidate has before the first
+MAX_SHARE_SUM = 1.0 + 1e-9  # most that shares may sum to, with their rounding
 
 
 class Suggested(NamedTuple):
@@ -97,16 +97,22 @@ def suggest(
     """
     if not candidates:
         refuse("candidates must be at least one", "none", "give the values that can be proposed")
-    votes = {} if default is None else default.candidate_votes
-    liked = [value for value in candidates if votes.get(value, 0.0) > 0.0]
-    if default is None or not liked:
+    candidate_votes = {} if default is None else default.candidate_votes
+    liked_candidates = [
+        candidate for candidate in candidates if candidate_votes.get(candidate, 0.0) > 0.0
+    ]
+    if default is None or not liked_candidates:
         return Suggested(candidates[0], say(language, Reason("first_candidate")))
-    score = votes
+    candidate_scores = candidate_votes
     if learner is not None and check_learner(learner).rule == "posterior":
-        score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
-    best = max(liked, key=score.__getitem__)
-    leads = Reason("leads", {"votes": f"{votes[best]:g}", "signals": default.sample_size})
-    return Suggested(best, say(language, leads))
+        candidate_scores = dict(
+            zip(place(default), mean(arrays(default), learner).tolist(), strict=True)
+        )
+    best_candidate = max(liked_candidates, key=candidate_scores.__getitem__)
+    lead_reason = Reason(
+        "leads", {"votes": f"{candidate_votes[best_candidate]:g}", "signals": default.sample_size}
+    )
+    return Suggested(best_candidate, say(language, lead_reason))
 
 
 def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:
@@ -118,14 +124,19 @@ def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> d
       default: the row; None without one.
       candidates: values to compare.
     """
-    for_it = dict.fromkeys(candidates, 0.0)
+    supporting_votes = dict.fromkeys(candidates, 0.0)
     if default is not None:
-        for_it |= dict(
+        supporting_votes |= dict(
             zip(place(default), for_and_against(arrays(default))[0].tolist(), strict=True)
         )
-    weight = {value: SHARE + for_it[value] for value in candidates}
-    total = sum(weight.values())
-    return {value: mass / total for value, mass in weight.items()}
+    candidate_weights = {
+        candidate: PRIOR_VOTES + supporting_votes[candidate] for candidate in candidates
+    }
+    total_weight = sum(candidate_weights.values())
+    return {
+        candidate: candidate_weight / total_weight
+        for candidate, candidate_weight in candidate_weights.items()
+    }
 
 
 def worth_asking(
@@ -158,37 +169,47 @@ def worth_asking(
       ... )
       Worth(gain=2.5, cost=1.0, asks=True)
     """
-    mass = np.asarray(
+    share_array = np.asarray(
         list(shares.values()) if isinstance(shares, Mapping) else shares, dtype=np.float64
     )
     if (
-        mass.ndim != 1
-        or not mass.size
-        or not (np.isfinite(mass) & (mass >= 0.0)).all()
-        or mass.sum() > SUM
+        share_array.ndim != 1
+        or not share_array.size
+        or not (np.isfinite(share_array) & (share_array >= 0.0)).all()
+        or share_array.sum() > MAX_SHARE_SUM
     ):
-        refuse("shares must be >= 0 and sum to at most 1", mass.tolist(), "they are probabilities")
-    for name, cost in (("question_cost", question_cost), ("error_cost", error_cost)):
-        if not (isfinite(cost) and cost >= 0.0):
-            refuse(f"{name} must be >= 0", cost, "it is what one costs")
-    ends = list(range(mass.size)) if outcomes is None else list(outcomes)
-    if len(ends) != mass.size:
+        refuse(
+            "shares must be >= 0 and sum to at most 1",
+            share_array.tolist(),
+            "they are probabilities",
+        )
+    for cost_name, stated_cost in (("question_cost", question_cost), ("error_cost", error_cost)):
+        if not (isfinite(stated_cost) and stated_cost >= 0.0):
+            refuse(f"{cost_name} must be >= 0", stated_cost, "it is what one costs")
+    value_outcomes = list(range(share_array.size)) if outcomes is None else list(outcomes)
+    if len(value_outcomes) != share_array.size:
         refuse(
             "outcomes must be one for each share",
-            f"{len(ends)} for {mass.size}",
+            f"{len(value_outcomes)} for {share_array.size}",
             "give them in the same order",
         )
-    by_end = {
-        end: float(sum(mass[at] for at, outcome in enumerate(ends) if outcome == end))
-        for end in ends
+    outcome_shares = {
+        one_outcome: float(
+            sum(
+                share_array[value_index]
+                for value_index, value_outcome in enumerate(value_outcomes)
+                if value_outcome == one_outcome
+            )
+        )
+        for one_outcome in value_outcomes
     }
-    gain = error_cost * max(1.0 - max(by_end.values()), 0.0)
+    gain = error_cost * max(1.0 - max(outcome_shares.values()), 0.0)
     return Worth(gain, question_cost, gain > question_cost)
 
 
 Gate = Literal["apply", "ask_occasionally", "ask"]
-GATES: tuple[Gate, ...] = ("ask", "ask_occasionally", "apply")  # by band of the confidence
-DAY = 86_400.0  # seconds
+GATE_VERDICTS: tuple[Gate, ...] = ("ask", "ask_occasionally", "apply")  # by band of the confidence
+SECONDS_PER_DAY = 86_400.0  # seconds
 
 
 def init(
@@ -219,7 +240,7 @@ def init(
     return ClarificationDefault(
         target_field=_check_text("target_field", target_field),
         doctype=_check_text("doctype", doctype) if doctype else "",
-        sub_conditions=_conditions(sub_conditions),
+        sub_conditions=_checked_conditions(sub_conditions),
         candidate_votes={},
         confidence=0.0,
         sample_size=0,
@@ -270,69 +291,75 @@ def update(
       >>> row.candidate_votes, row.confidence, row.version
       ({'1': 1.5}, 0.75, 2)
     """
-    settings = check_learner(DefaultLearner(rule=rule) if learner is None else learner)
-    named = _check_vote(value, signal, corrected_to)
+    learner_settings = check_learner(DefaultLearner(rule=rule) if learner is None else learner)
+    named_values = _check_vote(value, signal, corrected_to)
     # a condition that the row's own condition already fixes cannot split it
-    levels = {
-        column: level
-        for column, level in _conditions(conditions).items()
-        if _free(default, column, level)
+    free_conditions = {
+        column: condition_value
+        for column, condition_value in _checked_conditions(conditions).items()
+        if _is_free_condition(default, column, condition_value)
     }
     # a clock that went backwards ages nothing
-    later = max(default.last_refreshed, now, key=instant)
+    refresh_time = max(default.last_refreshed, now, key=instant)
     # a failure is no vote, so it brings no new candidate
-    fresh = () if signal == "failure" else (value, *named)
-    names = place(default, *fresh, value)
-    votes = arrays(default, names)
+    new_values = () if signal == "failure" else (value, *named_values)
+    value_names = place(default, *new_values, value)
+    votes = arrays(default, value_names)
     # votes age before the new one is added, which is whole
-    if settings.half_life_days > 0.0:
-        days = (instant(later) - instant(default.last_refreshed)).total_seconds() / DAY
-        votes = decay_votes(votes, 0.5 ** (days / settings.half_life_days))
+    if learner_settings.half_life_days > 0.0:
+        days_passed = (
+            instant(refresh_time) - instant(default.last_refreshed)
+        ).total_seconds() / SECONDS_PER_DAY
+        votes = decay_votes(votes, 0.5 ** (days_passed / learner_settings.half_life_days))
     # who says no and names a value votes for it as well
-    correction = names.index(named[0]) if named else -1
-    places = (names.index(value), SIGNALS.index(signal), correction)
-    votes = add_signal(votes, *places, settings)
-    by_name = dict(zip(names, vote_counts(votes).tolist(), strict=True))
+    correction_place = value_names.index(named_values[0]) if named_values else -1
+    signal_places = (value_names.index(value), SIGNALS.index(signal), correction_place)
+    votes = add_signal(votes, *signal_places, learner_settings)
+    votes_by_value = dict(zip(value_names, vote_counts(votes).tolist(), strict=True))
     return default.model_copy(
         update={
             "candidate_votes": {
-                name: by_name[name] for name in dict.fromkeys((*default.candidate_votes, *fresh))
+                value_name: votes_by_value[value_name]
+                for value_name in dict.fromkeys((*default.candidate_votes, *new_values))
             },
-            "confidence": float(vote_confidence(votes, settings)),
+            "confidence": float(vote_confidence(votes, learner_settings)),
             "sample_size": default.sample_size + 1,
-            "last_refreshed": later,
+            "last_refreshed": refresh_time,
             "version": default.version + 1,
             "counts": {
-                name: Counts(*row) for name, row in zip(names, votes.counts.tolist(), strict=True)
+                value_name: Counts(*count_row)
+                for value_name, count_row in zip(value_names, votes.counts.tolist(), strict=True)
             },
-            "strata": _strata(default, value, signal, named, levels)
-            if settings.stratify
+            "strata": _updated_strata(default, value, signal, named_values, free_conditions)
+            if learner_settings.stratify
             else default.strata,
             "remembered": float(votes.n),
         }
     )
 
 
-def _strata(
+def _updated_strata(
     default: ClarificationDefault,
     value: str,
     signal: Signal,
-    named: tuple[str, ...],
+    named_values: tuple[str, ...],
     conditions: Mapping[str, str],
 ) -> dict[str, dict[str, dict[str, Counts]]]:
     """Counts by condition with one signal more."""
-    names = [value, *named]
-    more = add_signal(
-        no_votes(len(names)), 0, SIGNALS.index(signal), 1 if named else -1
+    value_names = [value, *named_values]
+    added_counts = add_signal(
+        no_votes(len(value_names)), 0, SIGNALS.index(signal), 1 if named_values else -1
     ).counts.tolist()
     strata = dict(default.strata)
-    for column, level in conditions.items():
-        levels = dict(strata.get(column, {}))
-        of = dict(levels.get(level, {}))
-        for name, added in zip(names, more, strict=True):
-            of[name] = Counts(*map(add, of.get(name, Counts()), added))
-        levels[level] = of
-        strata[column] = levels
+    for column, condition_value in conditions.items():
+        level_counts = dict(strata.get(column, {}))
+        value_counts = dict(level_counts.get(condition_value, {}))
+        for value_name, count_row in zip(value_names, added_counts, strict=True):
+            value_counts[value_name] = Counts(
+                *map(add, value_counts.get(value_name, Counts()), count_row)
+            )
+        level_counts[condition_value] = value_counts
+        strata[column] = level_counts
     return strata
 
 
@@ -354,8 +381,8 @@ def gate(
 
     Source: rule S5.5.
     """
-    limits = check_learner(DefaultLearner(ask_below=ask_below, apply_above=apply_above))
-    return GATES[int(band(default.confidence, limits))]
+    gate_limits = check_learner(DefaultLearner(ask_below=ask_below, apply_above=apply_above))
+    return GATE_VERDICTS[int(band(default.confidence, gate_limits))]
 
 
 def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault:
@@ -433,8 +460,11 @@ def leads(default: ClarificationDefault, value: str, learner: DefaultLearner) ->
       value: the value that may lead.
       learner: the learner whose rule compares the values.
     """
-    votes = default.candidate_votes
-    return votes.get(value, 0.0) > 0.0 and suggest(default, list(votes), learner).value == value
+    candidate_votes = default.candidate_votes
+    return (
+        candidate_votes.get(value, 0.0) > 0.0
+        and suggest(default, list(candidate_votes), learner).value == value
+    )
 
 
 def lookup(
@@ -457,18 +487,21 @@ def lookup(
 
     Source: rule S5.7.
     """
-    fits = [
-        row
-        for row in rows
-        if (row.target_field, row.doctype) == (target_field, doctype)
-        and all(conditions.get(column) == level for column, level in row.sub_conditions.items())
+    fitting_rows = [
+        default_row
+        for default_row in rows
+        if (default_row.target_field, default_row.doctype) == (target_field, doctype)
+        and all(
+            conditions.get(column) == condition_value
+            for column, condition_value in default_row.sub_conditions.items()
+        )
     ]
     return min(
-        fits,
-        key=lambda row: (
-            -len(row.sub_conditions),
-            canonical_json(row.sub_conditions),
-            -row.version,
+        fitting_rows,
+        key=lambda default_row: (
+            -len(default_row.sub_conditions),
+            canonical_json(default_row.sub_conditions),
+            -default_row.version,
         ),
         default=None,
     )
@@ -495,33 +528,45 @@ def _check_vote(value: str, signal: str, corrected_to: str | None) -> tuple[str,
     return (corrected_to,)
 
 
-def _free(default: ClarificationDefault, column: str, level: str) -> bool:
+def _is_free_condition(default: ClarificationDefault, column: str, condition_value: str) -> bool:
     """Whether a column is none of those that the row is already about."""
-    own = default.sub_conditions.get(column)
-    if own is not None and own != level:
-        refuse(f"{column} must be {own!r} for this row", repr(level), "find the row by `lookup`")
-    return own is None
+    row_condition = default.sub_conditions.get(column)
+    if row_condition is not None and row_condition != condition_value:
+        refuse(
+            f"{column} must be {row_condition!r} for this row",
+            repr(condition_value),
+            "find the row by `lookup`",
+        )
+    return row_condition is None
 
 
-def _conditions(conditions: Mapping[str, str] | None) -> dict[str, str]:
+def _checked_conditions(conditions: Mapping[str, str] | None) -> dict[str, str]:
     """Conditions that have a value, by column."""
-    there = {
-        column: level
-        for column, level in (conditions or {}).items()
-        if level is not None and level != ""
+    known_conditions = {
+        column: condition_value
+        for column, condition_value in (conditions or {}).items()
+        if condition_value is not None and condition_value != ""
     }
     return {
-        _check_text("a column", column): _check_text(f"the value of {column}", level)
-        for column, level in there.items()
+        _check_text("a column", column): _check_text(f"the value of {column}", condition_value)
+        for column, condition_value in known_conditions.items()
     }
 
 
-def _check_text(what: str, text: str) -> str:
-    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
-        excerpt = (
-            repr(text)
-            if not isinstance(text, str) or len(text) <= LONGEST
-            else f"{len(text)} characters"
+def _check_text(text_role: str, checked_text: str) -> str:
+    if (
+        not isinstance(checked_text, str)
+        or not checked_text.strip()
+        or len(checked_text) > MAX_FIELD_LENGTH
+    ):
+        shown_text = (
+            repr(checked_text)
+            if not isinstance(checked_text, str) or len(checked_text) <= MAX_FIELD_LENGTH
+            else f"{len(checked_text)} characters"
         )
-        refuse(f"{what} must be a text of 1 to {LONGEST} characters", excerpt, "name it in short")
-    return text
+        refuse(
+            f"{text_role} must be a text of 1 to {MAX_FIELD_LENGTH} characters",
+            shown_text,
+            "name it in short",
+        )
+    return checked_text

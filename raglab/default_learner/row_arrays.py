@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.default_learner.confidence import (
-    FAILED,
+    FAILED_PLACE,
     N_COUNTS,
-    NAMED,
-    NO,
-    SILENT,
-    YES,
+    NAMED_PLACE,
+    NO_PLACE,
+    SILENT_PLACE,
+    YES_PLACE,
     DefaultLearner,
     Votes,
     add_signal,
@@ -28,7 +28,7 @@ from raglab.default_learner.stratification import doubts, evidence
 
 Index = NDArray[np.intp]
 
-NONE = -1
+NO_NUMBER = -1
 
 
 @dataclass
@@ -59,160 +59,236 @@ class DefaultRowArrays:
     split_at: NDArray[np.int32]
     there: NDArray[np.bool_]  # [P, L]
 
-    def at(self, who: Index, slot: Small, level: Small) -> tuple[Index, Index]:
+    def at(
+        self, user_numbers: Index, request_slots: Small, request_levels: Small
+    ) -> tuple[Index, Index]:
         """Most specific row that each user's request meets, [U], and the parent of its slot."""
-        parent = who * self.slots + slot
-        column, row = self.column[parent], parent * (1 + self.n_levels)
-        if not (column >= 0).any():
-            return row, parent
-        own = level[np.arange(len(who)), column].astype(np.intp)
-        return row + np.where((column >= 0) & self.there[parent, own], 1 + own, 0), parent
+        parent_rows = user_numbers * self.slots + request_slots
+        split_columns, first_rows = self.column[parent_rows], parent_rows * (1 + self.n_levels)
+        if not (split_columns >= 0).any():
+            return first_rows, parent_rows
+        own_levels = request_levels[np.arange(len(user_numbers)), split_columns].astype(np.intp)
+        return first_rows + np.where(
+            (split_columns >= 0) & self.there[parent_rows, own_levels], 1 + own_levels, 0
+        ), parent_rows
 
-    def asks(self, row: Index) -> NDArray[np.bool_]:
+    def asks(self, row_indices: Index) -> NDArray[np.bool_]:
         """Whether the request that meets each row now is asked: as `default_learner.asks`."""
-        return question_schedule(self.confidence[row], self.met[row], self.learner)
+        return question_schedule(self.confidence[row_indices], self.met[row_indices], self.learner)
 
-    def liking(self, row: Index, offered: NDArray[np.bool_]) -> Array:
+    def liking(self, row_indices: Index, offered_values: NDArray[np.bool_]) -> Array:
         """Score by which `suggest` takes the first best of the values offered, [U, V].
 
         0 without a vote for it.
         """
-        votes = Votes(self.counts[row], self.n[row])
-        liked = vote_counts(votes)
-        score = np.where(
-            liked > 0.0,
-            mean(votes, self.learner) if self.learner.rule == "posterior" else liked,
+        row_votes = Votes(self.counts[row_indices], self.n[row_indices])
+        value_votes = vote_counts(row_votes)
+        value_scores = np.where(
+            value_votes > 0.0,
+            mean(row_votes, self.learner) if self.learner.rule == "posterior" else value_votes,
             0.0,
         )
-        return np.where(offered, score, -np.inf)
+        return np.where(offered_values, value_scores, -np.inf)
 
-    def vote(self, row: Index, value: Index, signal: Index, named: Index, day: float) -> None:
+    def vote(
+        self,
+        row_indices: Index,
+        voted_values: Index,
+        signal: Index,
+        named_values: Index,
+        day: float,
+    ) -> None:
         """One signal to each row, all different."""
-        before = Votes(self.counts[row], self.n[row])
+        votes_before = Votes(self.counts[row_indices], self.n[row_indices])
         if self.learner.half_life_days > 0.0:
-            before = decay_votes(
-                before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days)
+            votes_before = decay_votes(
+                votes_before, 0.5 ** ((day - self.day[row_indices]) / self.learner.half_life_days)
             )
-        after = add_signal(before, value, signal, named, self.learner)
-        self.counts[row], self.n[row], self.day[row] = after.counts, after.n, day
-        self.confidence[row] = vote_confidence(after, self.learner)
+        votes_after = add_signal(votes_before, voted_values, signal, named_values, self.learner)
+        self.counts[row_indices], self.n[row_indices], self.day[row_indices] = (
+            votes_after.counts,
+            votes_after.n,
+            day,
+        )
+        self.confidence[row_indices] = vote_confidence(votes_after, self.learner)
 
     def stratum(
-        self, parent: Index, value: Index, signal: Index, named: Index, level: Small
+        self,
+        parent_rows: Index,
+        voted_values: Index,
+        signal: Index,
+        named_values: Index,
+        request_levels: Small,
     ) -> None:
         """The same signal to the counts by condition of rows that are not split."""
         if not self.n_levels:
             return
-        is_whole = self.column[parent] < 0
-        levels = level[is_whole]
-        cell = (parent[is_whole][:, None], np.arange(levels.shape[1]), levels)
-        votes = Votes(self.strata[cell], np.zeros(levels.shape))
-        about, kind, right = (part[is_whole][:, None] for part in (value, signal, named))
-        self.strata[cell] = add_signal(votes, about, kind, right).counts
+        is_unsplit = self.column[parent_rows] < 0
+        unsplit_levels = request_levels[is_unsplit]
+        stratum_cells = (
+            parent_rows[is_unsplit][:, None],
+            np.arange(unsplit_levels.shape[1]),
+            unsplit_levels,
+        )
+        stratum_votes = Votes(self.strata[stratum_cells], np.zeros(unsplit_levels.shape))
+        value_places, signal_places, named_places = (
+            vote_part[is_unsplit][:, None] for vote_part in (voted_values, signal, named_values)
+        )
+        self.strata[stratum_cells] = add_signal(
+            stratum_votes, value_places, signal_places, named_places
+        ).counts
 
     def stratify(
-        self, parent: Index, success: Index, level: Small, request: int, day: float
+        self, parent_rows: Index, success: Index, request_levels: Small, request: int, day: float
     ) -> None:
         """Split those of the rows, all different, that a rule parts: as `default_learner.stratify`.
 
         Args:
           success: value that each row's last signal was a success of, -1 none.
-          level: of its request, [D, M].
+          request_levels: of its request, [D, M].
         """
         if not self.n_levels:
             return
-        going = self.column[parent] < 0
-        parent, success, level = parent[going], success[going], level[going]
-        if not len(parent):
+        is_unsplit = self.column[parent_rows] < 0
+        parent_rows, success, request_levels = (
+            parent_rows[is_unsplit],
+            success[is_unsplit],
+            request_levels[is_unsplit],
+        )
+        if not len(parent_rows):
             return
         if self.learner.split == "source":
-            self._stratify_at_success(parent, success, level, request, day)
+            self._stratify_at_success(parent_rows, success, request_levels, request, day)
             return
         # Votes may age, strata do not; each request has a value of every column.
-        counts = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
+        stratum_counts = np.moveaxis(self.strata[parent_rows], 2, 3)  # [D, M, V, L, 7]
         # trials of a value and those that were wrong: as `stratification.outcomes`
-        wrong = np.rint(counts[..., NO] + counts[..., FAILED]).astype(np.int64)
-        of = wrong + np.rint(counts[..., YES] + counts[..., SILENT]).astype(np.int64)
-        parts = (of > 0).sum(axis=-1)
-        tried = (parts > 1) & (wrong.any(axis=-1))  # where nothing was wrong nothing is found
-        e_values = np.zeros(tried.shape)
-        there = of[tried]
-        e_values[tried] = (
-            np.where(there > 0, evidence(wrong[tried], there), 0.0).sum(axis=-1) / parts[tried]
+        wrong_counts = np.rint(
+            stratum_counts[..., NO_PLACE] + stratum_counts[..., FAILED_PLACE]
+        ).astype(np.int64)
+        trial_counts = wrong_counts + np.rint(
+            stratum_counts[..., YES_PLACE] + stratum_counts[..., SILENT_PLACE]
+        ).astype(np.int64)
+        n_levels_tried = (trial_counts > 0).sum(axis=-1)
+        # where nothing was wrong nothing is found
+        is_tried = (n_levels_tried > 1) & (wrong_counts.any(axis=-1))
+        e_values = np.zeros(is_tried.shape)
+        tried_counts = trial_counts[is_tried]
+        e_values[is_tried] = (
+            np.where(tried_counts > 0, evidence(wrong_counts[is_tried], tried_counts), 0.0).sum(
+                axis=-1
+            )
+            / n_levels_tried[is_tried]
         )
-        e_values = e_values.reshape(len(parent), -1)
-        bar = np.maximum((parts > 1).sum(axis=(1, 2)), 1) / self.learner.alpha
-        best = e_values.argmax(axis=1)
-        enough = e_values[np.arange(len(e_values)), best] >= bar
-        if enough.any():
-            self._split(parent[enough], best[enough] // counts.shape[2], request, day)
+        e_values = e_values.reshape(len(parent_rows), -1)
+        evidence_bar = np.maximum((n_levels_tried > 1).sum(axis=(1, 2)), 1) / self.learner.alpha
+        best_place = e_values.argmax(axis=1)
+        is_enough = e_values[np.arange(len(e_values)), best_place] >= evidence_bar
+        if is_enough.any():
+            self._split(
+                parent_rows[is_enough],
+                best_place[is_enough] // stratum_counts.shape[2],
+                request,
+                day,
+            )
 
     def _stratify_at_success(
-        self, parent: Index, success: Index, level: Small, request: int, day: float
+        self,
+        parent_rows: Index,
+        successful_values: Index,
+        request_levels: Small,
+        request: int,
+        day: float,
     ) -> None:
         """Split rows at a success with another candidate than one that failed there.
 
         As `source_split`.
         """
-        there = success >= 0
-        parent, success, level = parent[there], success[there], level[there]
-        if not len(parent):
+        has_success = successful_values >= 0
+        parent_rows, successful_values, request_levels = (
+            parent_rows[has_success],
+            successful_values[has_success],
+            request_levels[has_success],
+        )
+        if not len(parent_rows):
             return
-        right = self.strata[parent][..., [YES, NAMED, SILENT]].sum(axis=-1)  # [D, M, L, V]
-        row, column = np.arange(len(parent))[:, None], np.arange(level.shape[1])
-        here = right[row, column, level]  # [D, M, V]
-        failed = self.strata[parent[:, None], column, level][..., FAILED] > 0.0
-        failed[np.arange(len(parent)), :, success] = False
+        # of shape [D, M, L, V]
+        right_counts = self.strata[parent_rows][..., [YES_PLACE, NAMED_PLACE, SILENT_PLACE]].sum(
+            axis=-1
+        )
+        row_places, column_places = (
+            np.arange(len(parent_rows))[:, None],
+            np.arange(request_levels.shape[1]),
+        )
+        right_here = right_counts[row_places, column_places, request_levels]  # [D, M, V]
+        has_failed = (
+            self.strata[parent_rows[:, None], column_places, request_levels][..., FAILED_PLACE]
+            > 0.0
+        )
+        has_failed[np.arange(len(parent_rows)), :, successful_values] = False
         # Never right here counts before right elsewhere: no row has so many signals.
         # The shape is [D, M].
-        score = np.where(failed, (here == 0.0) * _ALL_SIGNALS + right.sum(axis=2) - here, -1.0).max(
-            axis=2
-        )
-        enough = score.max(axis=1) >= 0.0
-        if enough.any():
-            self._split(parent[enough], score.argmax(axis=1)[enough], request, day)
+        split_scores = np.where(
+            has_failed,
+            (right_here == 0.0) * _MORE_THAN_ALL_SIGNALS + right_counts.sum(axis=2) - right_here,
+            -1.0,
+        ).max(axis=2)
+        is_enough = split_scores.max(axis=1) >= 0.0
+        if is_enough.any():
+            self._split(
+                parent_rows[is_enough], split_scores.argmax(axis=1)[is_enough], request, day
+            )
 
-    def _split(self, parent: Index, column: Index, request: int, day: float) -> None:
+    def _split(self, parent_rows: Index, split_columns: Index, request: int, day: float) -> None:
         """Rows of the levels of a column, with the votes that were cast under them.
 
         As `default_learner.split`.
         """
-        first = parent * (1 + self.n_levels)
-        counts = self.strata[parent, column]  # [D, L, V, 7]
-        total = counts[..., [YES, SILENT, NO, FAILED]].sum(axis=(1, 2, 3))
-        self.there[parent] = counts.sum(axis=(2, 3)) > 0.0
-        self.column[parent], self.split_at[parent] = column, request
-        counts[..., FAILED] = 0.0
-        n = counts[..., [YES, SILENT, NO]].sum(axis=(2, 3))
-        votes = doubts(Votes(counts, n), self.learner)
+        first_rows = parent_rows * (1 + self.n_levels)
+        stratum_counts = self.strata[parent_rows, split_columns]  # [D, L, V, 7]
+        total_signals = stratum_counts[..., [YES_PLACE, SILENT_PLACE, NO_PLACE, FAILED_PLACE]].sum(
+            axis=(1, 2, 3)
+        )
+        self.there[parent_rows] = stratum_counts.sum(axis=(2, 3)) > 0.0
+        self.column[parent_rows], self.split_at[parent_rows] = split_columns, request
+        stratum_counts[..., FAILED_PLACE] = 0.0
+        signal_counts = stratum_counts[..., [YES_PLACE, SILENT_PLACE, NO_PLACE]].sum(axis=(2, 3))
+        level_votes = doubts(Votes(stratum_counts, signal_counts), self.learner)
         if self.learner.half_life_days > 0.0:
-            votes = decay_votes(votes, np.broadcast_to((self.n[first] / total)[:, None], n.shape))
-        rows = first[:, None] + 1 + np.arange(self.n_levels)
-        self.counts[rows], self.n[rows], self.day[rows] = votes.counts, votes.n, day
-        self.confidence[rows] = vote_confidence(votes, self.learner)
+            level_votes = decay_votes(
+                level_votes,
+                np.broadcast_to((self.n[first_rows] / total_signals)[:, None], signal_counts.shape),
+            )
+        level_rows = first_rows[:, None] + 1 + np.arange(self.n_levels)
+        self.counts[level_rows], self.n[level_rows], self.day[level_rows] = (
+            level_votes.counts,
+            level_votes.n,
+            day,
+        )
+        self.confidence[level_rows] = vote_confidence(level_votes, self.learner)
 
 
-_ALL_SIGNALS = 2.0**40  # more than a row ever has
+_MORE_THAN_ALL_SIGNALS = 2.0**40  # more than a row ever has
 
 
 def empty_rows(world: World, users: int, learner: DefaultLearner) -> DefaultRowArrays:
     """Rows without a vote."""
     n_columns, n_values = len(world.columns) + world.noise_columns, world.shares.shape[-1]
-    splits = learner.stratify and n_columns > 0
-    n_levels, parents = world.n_levels if splits else 0, users * world.slots
-    size = parents * (1 + n_levels)
-    strata = np.zeros((parents, n_columns, n_levels, n_values, N_COUNTS))
+    has_splits = learner.stratify and n_columns > 0
+    n_levels, n_parents = world.n_levels if has_splits else 0, users * world.slots
+    n_rows = n_parents * (1 + n_levels)
+    strata = np.zeros((n_parents, n_columns, n_levels, n_values, N_COUNTS))
     return DefaultRowArrays(
         learner,
         world.slots,
         n_levels,
-        np.zeros((size, n_values, N_COUNTS)),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros(size, np.int32),
-        np.zeros(size),
+        np.zeros((n_rows, n_values, N_COUNTS)),
+        np.zeros(n_rows),
+        np.zeros(n_rows),
+        np.zeros(n_rows, np.int32),
+        np.zeros(n_rows),
         strata,
-        np.full(parents, NONE, np.int16),
-        np.full(parents, NONE, np.int32),
-        np.zeros((parents, n_levels), bool),
+        np.full(n_parents, NO_NUMBER, np.int16),
+        np.full(n_parents, NO_NUMBER, np.int32),
+        np.zeros((n_parents, n_levels), bool),
     )

@@ -14,11 +14,12 @@ from raglab.values import refuse
 
 Array = NDArray[np.float64]
 Small = NDArray[np.int16]
-MOST_NUMBERED = int(np.iinfo(np.int16).max)
-BLOCK = 500  # users that share spawned streams; fixed, so that the bits are
-OWN, TRAFFIC, STRAYS, COLUMNS, REPLIES = range(5)  # streams of a block
-SUMS_TO_ONE = 1e-9
-PLAIN = "here"  # the one scene of a world without conditions
+MAX_NUMBERED = int(np.iinfo(np.int16).max)
+USERS_PER_BLOCK = 500  # users that share spawned streams; fixed, so that the bits are
+# streams of a block
+OWN_STREAM, TRAFFIC_STREAM, STRAY_STREAM, COLUMN_STREAM, REPLY_STREAM = range(5)
+SHARE_SUM_TOLERANCE = 1e-9
+PLAIN_SCENE = "here"  # the one scene of a world without conditions
 
 
 class World(NamedTuple):
@@ -75,8 +76,8 @@ class World(NamedTuple):
     @property
     def offered(self) -> NDArray[np.bool_]:
         """Places of the candidate values of each context, [C, V]."""
-        known = np.array([len(candidates) for candidates in self.values])
-        return np.arange(self.shares.shape[-1]) < known[:, None]
+        candidate_counts = np.array([len(context_values) for context_values in self.values])
+        return np.arange(self.shares.shape[-1]) < candidate_counts[:, None]
 
     @property
     def slots(self) -> int:
@@ -139,55 +140,67 @@ def world(
     if not shares:
         refuse("a world has at least one context", "none", "give shares by context")
     # without a column every context has one plain scene, so that both forms are filled alike
-    nested = {
-        name: (context_shares if column else {PLAIN: context_shares})
-        for name, context_shares in shares.items()
+    scene_shares = {
+        context: (context_shares if column else {PLAIN_SCENE: context_shares})
+        for context, context_shares in shares.items()
     }
-    scenes = list(dict.fromkeys(scene for by_scene in nested.values() for scene in by_scene))
-    values = tuple(
-        tuple(dict.fromkeys(value for of in by_scene.values() for value in of))
-        for by_scene in nested.values()
+    scene_names = list(
+        dict.fromkeys(
+            scene for shares_by_scene in scene_shares.values() for scene in shares_by_scene
+        )
+    )
+    context_values = tuple(
+        tuple(
+            dict.fromkeys(
+                value for value_shares in shares_by_scene.values() for value in value_shares
+            )
+        )
+        for shares_by_scene in scene_shares.values()
     )
     # one rectangle for all contexts: a value that one does not have keeps share 0
-    table = np.zeros((len(nested), len(scenes), max(len(candidates) for candidates in values)))
-    there = np.zeros((len(nested), len(scenes)))
-    for row, (name, by_scene) in enumerate(nested.items()):
-        for scene, of in by_scene.items():
-            at = row, scenes.index(scene)
+    share_table = np.zeros(
+        (len(scene_shares), len(scene_names), max(len(candidates) for candidates in context_values))
+    )
+    scene_weights = np.zeros((len(scene_shares), len(scene_names)))
+    for context_index, (context, shares_by_scene) in enumerate(scene_shares.items()):
+        for scene, value_shares in shares_by_scene.items():
+            scene_cell = context_index, scene_names.index(scene)
             # scenes that a context lacks keep weight 0; the rest is made shares below
-            there[at] = 1.0 if mix is None else mix.get(scene, 0.0)
-            table[at][[values[row].index(value) for value in of]] = _normalised_shares(
-                name, list(of.values())
-            )
+            scene_weights[scene_cell] = 1.0 if mix is None else mix.get(scene, 0.0)
+            share_table[scene_cell][
+                [context_values[context_index].index(value) for value in value_shares]
+            ] = _normalised_shares(context, list(value_shares.values()))
     # one number stands for every context, and is checked as one a context is
-    count = len(nested)
+    n_contexts = len(scene_shares)
     return check_simulated_world(
         World(
-            tuple(nested),
-            values,
-            _normalised_shares("traffic", np.ones(count) if traffic is None else traffic),
-            there / there.sum(axis=1, keepdims=True),
-            table,
-            np.broadcast_to(np.asarray(noise, np.float64), (count,)),
-            np.broadcast_to(np.asarray(drift, np.float64), (count,)),
+            tuple(scene_shares),
+            context_values,
+            _normalised_shares("traffic", np.ones(n_contexts) if traffic is None else traffic),
+            scene_weights / scene_weights.sum(axis=1, keepdims=True),
+            share_table,
+            np.broadcast_to(np.asarray(noise, np.float64), (n_contexts,)),
+            np.broadcast_to(np.asarray(drift, np.float64), (n_contexts,)),
             (column,) if column else (),
             np.broadcast_to(
-                np.arange(len(scenes), dtype=np.int16)[:, None],
-                (count, len(scenes), int(bool(column))),
+                np.arange(len(scene_names), dtype=np.int16)[:, None],
+                (n_contexts, len(scene_names), int(bool(column))),
             ),
             **more,
         )
     )
 
 
-def _normalised_shares(name: str, numbers: ArrayLike) -> Array:
+def _normalised_shares(share_name: str, numbers: ArrayLike) -> Array:
     """Numbers as shares that sum to 1."""
-    parts = np.asarray(numbers, np.float64)
-    if not (np.isfinite(parts).all() and (parts >= 0.0).all() and parts.sum() > 0.0):
+    weights = np.asarray(numbers, np.float64)
+    if not (np.isfinite(weights).all() and (weights >= 0.0).all() and weights.sum() > 0.0):
         refuse(
-            f"shares of {name} must be >= 0 and not all 0", parts.tolist(), "give a number a value"
+            f"shares of {share_name} must be >= 0 and not all 0",
+            weights.tolist(),
+            "give a number a value",
         )
-    return np.asarray(parts / parts.sum())
+    return np.asarray(weights / weights.sum())
 
 
 def check_simulated_world(world: World) -> World:
@@ -196,25 +209,40 @@ def check_simulated_world(world: World) -> World:
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    for name in ("noise", "drift", "notices", "detects", "names"):
-        part = np.asarray(getattr(world, name), np.float64)
-        if not ((part >= 0.0) & (part <= 1.0)).all():
-            refuse(f"{name} must be in [0, 1]", np.unique(part).tolist(), "it is a probability")
-    is_met = {"traffic": True, "scenes": True, "shares": world.scenes > 0.0}
-    for name, wanted in is_met.items():
-        sums = getattr(world, name).sum(axis=-1)
-        if ((np.abs(sums - 1.0) > SUMS_TO_ONE) & wanted).any():
-            refuse(f"{name} must sum to 1", sums.ravel()[:5].tolist(), "they are shares")
-    sizes = {name: getattr(world, name) for name in ("noise_columns", "noise_levels", "at_once")}
-    for name, size in sizes.items():
-        least = int(name == "noise_levels")
-        check_count(name, size, least, "state at least one" if least else "0 is none")
+    for field_name in ("noise", "drift", "notices", "detects", "names"):
+        probabilities = np.asarray(getattr(world, field_name), np.float64)
+        if not ((probabilities >= 0.0) & (probabilities <= 1.0)).all():
+            refuse(
+                f"{field_name} must be in [0, 1]",
+                np.unique(probabilities).tolist(),
+                "it is a probability",
+            )
+    needs_shares = {"traffic": True, "scenes": True, "shares": world.scenes > 0.0}
+    for field_name, is_needed in needs_shares.items():
+        share_sums = getattr(world, field_name).sum(axis=-1)
+        if ((np.abs(share_sums - 1.0) > SHARE_SUM_TOLERANCE) & is_needed).any():
+            refuse(
+                f"{field_name} must sum to 1", share_sums.ravel()[:5].tolist(), "they are shares"
+            )
+    world_sizes = {
+        field_name: getattr(world, field_name)
+        for field_name in ("noise_columns", "noise_levels", "at_once")
+    }
+    for field_name, field_size in world_sizes.items():
+        smallest = int(field_name == "noise_levels")
+        check_count(
+            field_name, field_size, smallest, "state at least one" if smallest else "0 is none"
+        )
     # Scenes, values and levels are numbered in 16 bits.
     n_contexts, n_scenes, n_values = world.shares.shape
-    sizes |= {"contexts": n_contexts, "scenes": n_scenes, "values": n_values}
-    for name, size in sizes.items():
-        if size > MOST_NUMBERED:
-            refuse(f"{name} must be at most {MOST_NUMBERED:,}", f"{size:,}", "leave some out")
+    world_sizes |= {"contexts": n_contexts, "scenes": n_scenes, "values": n_values}
+    for field_name, field_size in world_sizes.items():
+        if field_size > MAX_NUMBERED:
+            refuse(
+                f"{field_name} must be at most {MAX_NUMBERED:,}",
+                f"{field_size:,}",
+                "leave some out",
+            )
     if not world.per_day > 0.0:
         refuse("per_day must be > 0", world.per_day, "it is requests of a user a day")
     return world
@@ -222,7 +250,9 @@ def check_simulated_world(world: World) -> World:
 
 def user_blocks(users: int) -> list[int]:
     """How many users each block has."""
-    return [min(BLOCK, users - first) for first in range(0, users, BLOCK)]
+    return [
+        min(USERS_PER_BLOCK, users - first_user) for first_user in range(0, users, USERS_PER_BLOCK)
+    ]
 
 
 def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Crowd:
@@ -230,73 +260,123 @@ def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Cro
 
     Hangs on seed and block alone, and is the same for every policy.
     """
-    rng = {kind: stream(seed, block, kind) for kind in range(5)}
-    shape = (requests, users)
-    topic = _topics(world, users, rng[OWN])
-    slot = _sample_place(np.cumsum(world.traffic[topic], axis=-1), rng[TRAFFIC].random(shape))
-    here = np.take_along_axis(topic[None], slot[..., None].astype(np.intp), axis=2)[..., 0]
-    scene = _sample_place(np.cumsum(world.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
-    own = _true_values(world, topic, slot, scene, rng[OWN])
-    strays = rng[STRAYS].random(shape) < world.noise[here]
-    wanted = np.where(strays, _stray(world, here, own, rng[STRAYS].random(shape)), own)
-    columns = [np.broadcast_to(world.levels[here, scene], (*shape, len(world.columns)))]
+    generators = {stream_number: stream(seed, block, stream_number) for stream_number in range(5)}
+    request_shape = (requests, users)
+    user_topics = _user_topics(world, users, generators[OWN_STREAM])
+    request_slots = _sampled_places(
+        np.cumsum(world.traffic[user_topics], axis=-1),
+        generators[TRAFFIC_STREAM].random(request_shape),
+    )
+    request_topics = np.take_along_axis(
+        user_topics[None], request_slots[..., None].astype(np.intp), axis=2
+    )[..., 0]
+    request_scenes = _sampled_places(
+        np.cumsum(world.scenes, axis=-1)[request_topics],
+        generators[TRAFFIC_STREAM].random(request_shape),
+    )
+    own_values = _true_values(
+        world, user_topics, request_slots, request_scenes, generators[OWN_STREAM]
+    )
+    is_stray = generators[STRAY_STREAM].random(request_shape) < world.noise[request_topics]
+    wanted_values = np.where(
+        is_stray,
+        _stray_values(
+            world, request_topics, own_values, generators[STRAY_STREAM].random(request_shape)
+        ),
+        own_values,
+    )
+    level_columns = [
+        np.broadcast_to(
+            world.levels[request_topics, request_scenes], (*request_shape, len(world.columns))
+        )
+    ]
     if world.noise_columns:
-        columns.append(
-            rng[COLUMNS].integers(
-                world.noise_levels, size=(*shape, world.noise_columns), dtype=np.int16
+        level_columns.append(
+            generators[COLUMN_STREAM].integers(
+                world.noise_levels, size=(*request_shape, world.noise_columns), dtype=np.int16
             )
         )
-    chances = (world.notices, world.detects, world.names)
-    replies = [rng[REPLIES].random(shape) < chance for chance in chances]
+    reply_chances = (world.notices, world.detects, world.names)
+    replies = [
+        generators[REPLY_STREAM].random(request_shape) < reply_chance
+        for reply_chance in reply_chances
+    ]
     return Crowd(
-        topic, slot, scene, own, wanted.astype(np.int16), np.concatenate(columns, axis=-1), *replies
+        user_topics,
+        request_slots,
+        request_scenes,
+        own_values,
+        wanted_values.astype(np.int16),
+        np.concatenate(level_columns, axis=-1),
+        *replies,
     )
 
 
-def _topics(world: World, users: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _user_topics(world: World, users: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Contexts of each user, [U, slots]; drawn by traffic without replacement (Gumbel's keys)."""
-    count = len(world.contexts)
-    if world.slots == count:
-        return np.broadcast_to(np.arange(count), (users, count))
+    n_contexts = len(world.contexts)
+    if world.slots == n_contexts:
+        return np.broadcast_to(np.arange(n_contexts), (users, n_contexts))
     with np.errstate(divide="ignore"):
-        keys = np.log(world.traffic) + rng.gumbel(size=(users, count))
-    return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, : world.slots], axis=1)
+        gumbel_keys = np.log(world.traffic) + rng.gumbel(size=(users, n_contexts))
+    return np.sort(np.argsort(-gumbel_keys, axis=1, kind="stable")[:, : world.slots], axis=1)
 
 
-def _sample_place(cumulated: Array, uniform: Array) -> Small:
+def _sampled_places(cumulated: Array, uniforms: Array) -> Small:
     """Place of a uniform number among cumulated shares, in parts of their sum.
 
     Never one of share 0 at the end.
     """
-    ends = np.where(cumulated[..., :-1] < cumulated[..., -1:], cumulated[..., :-1], np.inf)
-    return np.asarray((uniform[..., None] * cumulated[..., -1:] >= ends).sum(axis=-1), np.int16)
+    share_ends = np.where(cumulated[..., :-1] < cumulated[..., -1:], cumulated[..., :-1], np.inf)
+    return np.asarray(
+        (uniforms[..., None] * cumulated[..., -1:] >= share_ends).sum(axis=-1), np.int16
+    )
 
 
 def _true_values(
-    world: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator
+    world: World,
+    user_topics: NDArray[np.intp],
+    request_slots: Small,
+    request_scenes: Small,
+    rng: np.random.Generator,
 ) -> Small:
     """True value of each user at each request, [T, U], in the scene of the request."""
-    requests, users = slot.shape
-    cumulated = np.cumsum(world.shares, axis=-1)
-    n_scenes, who = world.shares.shape[1], np.arange(users)
-    now = _sample_place(cumulated[topic], rng.random((users, topic.shape[1], n_scenes)))
+    requests, users = request_slots.shape
+    cumulated_shares = np.cumsum(world.shares, axis=-1)
+    n_scenes, user_numbers = world.shares.shape[1], np.arange(users)
+    current_values = _sampled_places(
+        cumulated_shares[user_topics], rng.random((users, user_topics.shape[1], n_scenes))
+    )
     if not world.drift.any():
-        return now[who, slot, scene]
-    own = np.empty(slot.shape, np.int16)
-    turned = rng.random(slot.shape) < world.drift[topic[who, slot]]
-    for t in range(requests):
-        movers = np.flatnonzero(turned[t])
-        again = rng.random((len(movers), n_scenes))
-        now[movers, slot[t, movers]] = _sample_place(
-            cumulated[topic[movers, slot[t, movers]]], again
+        return current_values[user_numbers, request_slots, request_scenes]
+    own_values = np.empty(request_slots.shape, np.int16)
+    is_drift = (
+        rng.random(request_slots.shape) < world.drift[user_topics[user_numbers, request_slots]]
+    )
+    for request_index in range(requests):
+        drifting_users = np.flatnonzero(is_drift[request_index])
+        new_uniforms = rng.random((len(drifting_users), n_scenes))
+        current_values[drifting_users, request_slots[request_index, drifting_users]] = (
+            _sampled_places(
+                cumulated_shares[
+                    user_topics[drifting_users, request_slots[request_index, drifting_users]]
+                ],
+                new_uniforms,
+            )
         )
-        own[t] = now[who, slot[t], scene[t]]
-    return own
+        own_values[request_index] = current_values[
+            user_numbers, request_slots[request_index], request_scenes[request_index]
+        ]
+    return own_values
 
 
-def _stray(world: World, here: NDArray[np.intp], own: Small, uniform: Array) -> Small:
+def _stray_values(
+    world: World, request_topics: NDArray[np.intp], own_values: Small, uniforms: Array
+) -> Small:
     """Another value than the user's own, all alike; the own one where there is no other."""
-    strays = world.offered[here].astype(np.float64)
-    np.put_along_axis(strays, own[..., None].astype(np.intp), 0.0, axis=-1)
-    cumulated = np.cumsum(strays, axis=-1)
-    return np.where(cumulated[..., -1] > 0.0, _sample_place(cumulated, uniform), own)
+    stray_weights = world.offered[request_topics].astype(np.float64)
+    np.put_along_axis(stray_weights, own_values[..., None].astype(np.intp), 0.0, axis=-1)
+    cumulated_weights = np.cumsum(stray_weights, axis=-1)
+    return np.where(
+        cumulated_weights[..., -1] > 0.0, _sampled_places(cumulated_weights, uniforms), own_values
+    )

@@ -18,7 +18,7 @@ from raglab.default_learner.confidence import (
     vote_confidence,
 )
 from raglab.default_learner.confidence import check_learner as settled
-from raglab.default_learner.row_arrays import NONE, DefaultRowArrays, Index, empty_rows
+from raglab.default_learner.row_arrays import NO_NUMBER, DefaultRowArrays, Index, empty_rows
 from raglab.default_learner.simulated_users import (
     Array,
     Crowd,
@@ -40,7 +40,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.integer[Any]]
 Baseline = Literal["always_ask", "never_ask", "oracle"]
 BASELINES: tuple[Baseline, ...] = ("always_ask", "never_ask", "oracle")
-ALWAYS, NEVER, ORACLE = BASELINES
+ALWAYS_ASK, NEVER_ASK, ORACLE = BASELINES
 SIGNAL_YES, SIGNAL_NO, SIGNAL_OK, SIGNAL_FAILURE = (
     SIGNALS.index(name) for name in ("explicit_yes", "explicit_no", "implicit_ok", "failure")
 )
@@ -112,11 +112,28 @@ def request_outcomes(
     if not isinstance(policy, DefaultLearner) and policy not in BASELINES:
         rule = f"a policy must be a DefaultLearner, or one of {', '.join(BASELINES)}"
         refuse(rule, repr(policy), "choose one of them")
-    shared = (check_simulated_world(world), policy, requests, seed, question_cost, error_cost)
-    blocks = list(enumerate(user_blocks(users)))
+    block_arguments = (
+        check_simulated_world(world),
+        policy,
+        requests,
+        seed,
+        question_cost,
+        error_cost,
+    )
+    user_blocks_to_play = list(enumerate(user_blocks(users)))
     with jobs(n_jobs):
-        done = list(run_each(_block_outcomes, blocks, *shared, what="simulate", unit="block"))
-    return RequestOutcomes(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
+        block_outcomes = list(
+            run_each(
+                _block_outcomes,
+                user_blocks_to_play,
+                *block_arguments,
+                what="simulate",
+                unit="block",
+            )
+        )
+    return RequestOutcomes(
+        *(np.concatenate(outcome_blocks) for outcome_blocks in zip(*block_outcomes, strict=True))
+    )
 
 
 def _block_outcomes(
@@ -129,120 +146,170 @@ def _block_outcomes(
     error_cost: float,
 ) -> RequestOutcomes:
     """Outcomes of one block of users, (number, size)."""
-    met = crowd(world, block[1], requests, seed, block[0])
+    user_crowd = crowd(world, block[1], requests, seed, block[0])
     if policy == ORACLE:
-        return _oracle(world, met, question_cost, error_cost)
-    return _play_block(world, met, policy)
+        return _oracle_outcomes(world, user_crowd, question_cost, error_cost)
+    return _play_block(world, user_crowd, policy)
 
 
-def _oracle(world: World, met: Crowd, question_cost: float, error_cost: float) -> RequestOutcomes:
+def _oracle_outcomes(
+    world: World, user_crowd: Crowd, question_cost: float, error_cost: float
+) -> RequestOutcomes:
     """Applies the user's own value where what noise then costs is less than a question.
 
     What comes back empty is asked about in any case, with the likeliest stray of those left.
     """
-    here = met.topic[np.arange(met.slot.shape[1]), met.slot]
-    noise = world.noise[here]
-    unseen = noise * (1.0 - world.detects)
-    asking = question_cost * (1.0 + unseen * (1.0 - world.names))
-    silent = noise * world.detects * question_cost + unseen * error_cost <= asking
-    strays = world.offered[here].astype(np.float64)
-    np.put_along_axis(strays, met.own[..., None].astype(np.intp), -1.0, axis=-1)
-    off = met.wanted != met.own
-    empty = off & met.detect
-    error = silent & off & ~empty
-    question = ~silent | empty
-    lost = off & ~met.name & ~(empty & (strays.argmax(axis=-1) == met.wanted))
-    never = np.full(met.topic.shape, NONE, np.int16)
-    flags = question, error, question & lost, error & ~met.notice
-    return _account(met, flags, never.astype(np.int32), never)
+    request_topics = user_crowd.topic[np.arange(user_crowd.slot.shape[1]), user_crowd.slot]
+    noise_rates = world.noise[request_topics]
+    unseen_errors = noise_rates * (1.0 - world.detects)
+    asking_cost = question_cost * (1.0 + unseen_errors * (1.0 - world.names))
+    is_silent = (
+        noise_rates * world.detects * question_cost + unseen_errors * error_cost <= asking_cost
+    )
+    stray_weights = world.offered[request_topics].astype(np.float64)
+    np.put_along_axis(stray_weights, user_crowd.own[..., None].astype(np.intp), -1.0, axis=-1)
+    is_stray = user_crowd.wanted != user_crowd.own
+    is_empty = is_stray & user_crowd.detect
+    is_error = is_silent & is_stray & ~is_empty
+    is_question = ~is_silent | is_empty
+    is_lost = (
+        is_stray
+        & ~user_crowd.name
+        & ~(is_empty & (stray_weights.argmax(axis=-1) == user_crowd.wanted))
+    )
+    never_split = np.full(user_crowd.topic.shape, NO_NUMBER, np.int16)
+    outcome_flags = is_question, is_error, is_question & is_lost, is_error & ~user_crowd.notice
+    return _request_outcomes(user_crowd, outcome_flags, never_split.astype(np.int32), never_split)
 
 
-def _account(met: Crowd, flags: tuple[Bools, ...], split: Ints, column: Ints) -> RequestOutcomes:
+def _request_outcomes(
+    user_crowd: Crowd, outcome_flags: tuple[Bools, ...], split_requests: Ints, split_columns: Ints
+) -> RequestOutcomes:
     """Outcomes [U, T] of flags [T, U], as they are named first in `RequestOutcomes`."""
-    by_user = (np.ascontiguousarray(part.T) for part in (*flags, met.slot))
-    of_slots = (split.reshape(met.topic.shape), column.reshape(met.topic.shape))
-    fields: Any = (*by_user, met.topic, *of_slots)
-    return RequestOutcomes(*fields)
+    user_flags = (
+        np.ascontiguousarray(request_flags.T) for request_flags in (*outcome_flags, user_crowd.slot)
+    )
+    slot_arrays = (
+        split_requests.reshape(user_crowd.topic.shape),
+        split_columns.reshape(user_crowd.topic.shape),
+    )
+    outcome_fields: Any = (*user_flags, user_crowd.topic, *slot_arrays)
+    return RequestOutcomes(*outcome_fields)
 
 
-def _play_block(world: World, met: Crowd, policy: Policy) -> RequestOutcomes:
+def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutcomes:
     """One block under a learner, request by request."""
     is_learner = isinstance(policy, DefaultLearner)
-    plain = policy if isinstance(policy, DefaultLearner) else DefaultLearner(stratify=False)
-    learner = settled(plain)
-    requests, users = met.slot.shape
-    rows, who = empty_rows(world, users, learner), np.arange(users)
-    offered = world.offered[met.topic]  # [U, slots, V]
-    question, error, unanswered, unnoticed = (np.zeros((requests, users), bool) for _ in range(4))
-    for t in range(requests):
-        day, slot, wanted, level = (
-            t / world.per_day,
-            met.slot[t],
-            met.wanted[t].astype(np.intp),
-            met.level[t],
+    policy_settings = (
+        policy if isinstance(policy, DefaultLearner) else DefaultLearner(stratify=False)
+    )
+    learner = settled(policy_settings)
+    requests, users = user_crowd.slot.shape
+    default_rows, user_numbers = empty_rows(world, users, learner), np.arange(users)
+    offered_values = world.offered[user_crowd.topic]  # [U, slots, V]
+    question_flags, error_flags, unanswered_flags, unnoticed_flags = (
+        np.zeros((requests, users), bool) for _ in range(4)
+    )
+    for request_index in range(requests):
+        request_day, request_slots, wanted_values, request_levels = (
+            request_index / world.per_day,
+            user_crowd.slot[request_index],
+            user_crowd.wanted[request_index].astype(np.intp),
+            user_crowd.level[request_index],
         )
-        row, parent = rows.at(who, slot, level)
-        choice = offered[who, slot]
-        liking = rows.liking(row, choice)
-        value = liking.argmax(axis=1)
-        learned = liking[who, value] > 0.0
-        empty = (value != wanted) & met.detect[t]
-        ask = rows.asks(row) | ~learned | empty
+        row_indices, parent_indices = default_rows.at(user_numbers, request_slots, request_levels)
+        open_values = offered_values[user_numbers, request_slots]
+        value_scores = default_rows.liking(row_indices, open_values)
+        proposed_values = value_scores.argmax(axis=1)
+        is_learned = value_scores[user_numbers, proposed_values] > 0.0
+        is_empty = (proposed_values != wanted_values) & user_crowd.detect[request_index]
+        is_asked = default_rows.asks(row_indices) | ~is_learned | is_empty
         if not is_learner:
-            ask = np.full(users, policy == ALWAYS)
-        rows.met[row] += 1
+            is_asked = np.full(users, policy == ALWAYS_ASK)
+        default_rows.met[row_indices] += 1
         # A default that comes back empty is a sign for a split, without a vote (rule S5.4).
-        failed = np.flatnonzero(empty & learned)
-        if len(failed):
-            ballot = (
-                value[failed],
-                np.full(len(failed), SIGNAL_FAILURE),
-                np.full(len(failed), NONE),
+        failed_users = np.flatnonzero(is_empty & is_learned)
+        if len(failed_users):
+            signal_ballot = (
+                proposed_values[failed_users],
+                np.full(len(failed_users), SIGNAL_FAILURE),
+                np.full(len(failed_users), NO_NUMBER),
             )
-            _count_votes(rows, row[failed], parent[failed], ballot, level[failed], t, day)
-        liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
-        choice[empty, value[empty]] = False
-        value = liking.argmax(axis=1)
-        right, none = value == wanted, empty & (policy == NEVER)
-        wrong = ~ask & ~right & ~none
-        rejects = (ask & ~right) | (wrong & met.notice[t])
-        signal = np.where(
-            rejects, SIGNAL_NO, np.where(ask, SIGNAL_YES, np.where(none, NONE, SIGNAL_OK))
+            _count_votes(
+                default_rows,
+                row_indices[failed_users],
+                parent_indices[failed_users],
+                signal_ballot,
+                request_levels[failed_users],
+                request_index,
+                request_day,
+            )
+        # a value that came back empty is not proposed again
+        value_scores[is_empty, proposed_values[is_empty]] = -np.inf
+        open_values[is_empty, proposed_values[is_empty]] = False
+        proposed_values = value_scores.argmax(axis=1)
+        is_right, is_refused = proposed_values == wanted_values, is_empty & (policy == NEVER_ASK)
+        is_wrong = ~is_asked & ~is_right & ~is_refused
+        is_rejected = (is_asked & ~is_right) | (is_wrong & user_crowd.notice[request_index])
+        signals = np.where(
+            is_rejected,
+            SIGNAL_NO,
+            np.where(is_asked, SIGNAL_YES, np.where(is_refused, NO_NUMBER, SIGNAL_OK)),
         )
-        names = rejects & (met.name[t] | wrong)  # who corrects a silent answer says what was wanted
-        ballot = (value, signal, np.where(names, wanted, NONE))
-        # a failure may have split it: the vote is cast under the condition
-        row, _ = rows.at(who, slot, level)
-        _count_votes(rows, row, parent, ballot, level, t, day)
-        question[t], error[t], unnoticed[t] = ask, wrong, wrong & ~met.notice[t]
-        unanswered[t] = (ask & ~right & ~met.name[t]) | none
-    flags = question, error, unanswered, unnoticed
-    return _account(met, flags, rows.split_at, rows.column)
+        # a user who corrects a silent answer says which value was wanted
+        names_value = is_rejected & (user_crowd.name[request_index] | is_wrong)
+        signal_ballot = (proposed_values, signals, np.where(names_value, wanted_values, NO_NUMBER))
+        # a failure may have split the row: the vote is cast under the condition
+        row_indices, _ = default_rows.at(user_numbers, request_slots, request_levels)
+        _count_votes(
+            default_rows,
+            row_indices,
+            parent_indices,
+            signal_ballot,
+            request_levels,
+            request_index,
+            request_day,
+        )
+        question_flags[request_index], error_flags[request_index] = is_asked, is_wrong
+        unnoticed_flags[request_index] = is_wrong & ~user_crowd.notice[request_index]
+        unanswered_flags[request_index] = (
+            is_asked & ~is_right & ~user_crowd.name[request_index]
+        ) | is_refused
+    outcome_flags = question_flags, error_flags, unanswered_flags, unnoticed_flags
+    return _request_outcomes(user_crowd, outcome_flags, default_rows.split_at, default_rows.column)
 
 
 def _count_votes(
-    rows: DefaultRowArrays,
-    row: Index,
-    parent: Index,
-    ballot: tuple[Index, Index, Index],
-    level: Small,
-    t: int,
-    day: float,
+    default_rows: DefaultRowArrays,
+    row_indices: Index,
+    parent_indices: Index,
+    signal_ballot: tuple[Index, Index, Index],
+    request_levels: Small,
+    request_index: int,
+    request_day: float,
 ) -> None:
     """Count value, signal and named value of each row at request t, and split parents if due."""
-    rows.vote(row, *ballot, day)
-    rows.stratum(parent, *ballot, level)
-    value, signal, named = ballot
-    accepted = np.where((signal == SIGNAL_YES) | (signal == SIGNAL_OK), value, NONE)
-    success = np.where(named >= 0, named, accepted)
-    spoken = signal >= 0
-    rows.stratify(parent[spoken], success[spoken], level[spoken], t + 1, day)
+    default_rows.vote(row_indices, *signal_ballot, request_day)
+    default_rows.stratum(parent_indices, *signal_ballot, request_levels)
+    proposed_values, signals, named_values = signal_ballot
+    accepted_values = np.where(
+        (signals == SIGNAL_YES) | (signals == SIGNAL_OK), proposed_values, NO_NUMBER
+    )
+    successful_values = np.where(named_values >= 0, named_values, accepted_values)
+    has_signal = signals >= 0
+    default_rows.stratify(
+        parent_indices[has_signal],
+        successful_values[has_signal],
+        request_levels[has_signal],
+        request_index + 1,
+        request_day,
+    )
 
 
-HUNDRED = 100.0
-QUIET = 10  # requests without a question after which a row counts as silent
-BUCKETS = 20
-MEASURES = ("questions", "errors", "unanswered", "cost", "regret", "silent")
+PER_HUNDRED_REQUESTS = 100.0
+QUIET_REQUESTS = 10  # requests without a question after which a row counts as silent
+REQUEST_BUCKETS = 20
+SIMULATION_MEASURES = ("questions", "errors", "unanswered", "cost", "regret", "silent")
 
 
 class Silence(NamedTuple):
@@ -265,7 +332,7 @@ def simulate(
     seed: int = 0,
     question_cost: float = 1.0,
     error_cost: float = 10.0,
-    buckets: int = BUCKETS,
+    buckets: int = REQUEST_BUCKETS,
     level: float = 0.95,
     n_jobs: int = 1,
 ) -> pd.DataFrame:
@@ -314,27 +381,34 @@ def simulate(
     import pandas as pd
 
     check_count("buckets", buckets, 1, "give at least one")
-    for name, cost in (("question_cost", question_cost), ("error_cost", error_cost)):
-        if not 0.0 <= cost < np.inf:
-            refuse(f"{name} must be >= 0", cost, "it is what one costs")
+    for policy_name, stated_cost in (("question_cost", question_cost), ("error_cost", error_cost)):
+        if not 0.0 <= stated_cost < np.inf:
+            refuse(f"{policy_name} must be >= 0", stated_cost, "it is what one costs")
     if not policies:
         refuse("policies must be at least one", "none", "give a learner or a baseline by name")
     check_level(level)
-    sizes: dict[str, Any] = {"users": users, "requests": requests, "seed": seed, "n_jobs": n_jobs}
-    costs: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
-    best = request_costs(request_outcomes(world, ORACLE, **sizes, **costs), **costs)
-    parts = [
+    simulation_sizes: dict[str, Any] = {
+        "users": users,
+        "requests": requests,
+        "seed": seed,
+        "n_jobs": n_jobs,
+    }
+    cost_settings: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
+    oracle_costs = request_costs(
+        request_outcomes(world, ORACLE, **simulation_sizes, **cost_settings), **cost_settings
+    )
+    policy_frames = [
         _policy_rows(
-            name,
-            request_outcomes(world, policy, **sizes, **costs),
-            best,
-            costs,
+            policy_name,
+            request_outcomes(world, policy, **simulation_sizes, **cost_settings),
+            oracle_costs,
+            cost_settings,
             min(buckets, requests),
             level,
         )
-        for name, policy in policies.items()
+        for policy_name, policy in policies.items()
     ]
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(policy_frames, ignore_index=True)
 
 
 def request_costs(outcomes: RequestOutcomes, question_cost: float, error_cost: float) -> Array:
@@ -348,7 +422,7 @@ def request_costs(outcomes: RequestOutcomes, question_cost: float, error_cost: f
     )
 
 
-def silence(outcomes: RequestOutcomes, quiet: int = QUIET) -> Silence:
+def silence(outcomes: RequestOutcomes, quiet: int = QUIET_REQUESTS) -> Silence:
     """When each row fell silent: it asked nothing at its last `quiet` requests, or at none at all.
 
     A row that met fewer requests after its last question is not known to be silent: NaN.
@@ -357,12 +431,19 @@ def silence(outcomes: RequestOutcomes, quiet: int = QUIET) -> Silence:
       outcomes: of the requests, as `request_outcomes` gives them.
       quiet: requests without a question.
     """
-    slots = outcomes.topic.shape[1]
-    at = outcomes.slot[..., None] == np.arange(slots)  # [U, T, slots]
-    number = np.cumsum(at, axis=1)
-    total = number[:, -1]
-    last = np.where(at & outcomes.question[..., None], number, 0).max(axis=1)
-    return Silence(total, np.where(total - last >= quiet, last.astype(np.float64), np.nan))
+    n_slots = outcomes.topic.shape[1]
+    meets_slot = outcomes.slot[..., None] == np.arange(n_slots)  # [U, T, slots]
+    request_numbers = np.cumsum(meets_slot, axis=1)
+    slot_requests = request_numbers[:, -1]
+    last_questions = np.where(meets_slot & outcomes.question[..., None], request_numbers, 0).max(
+        axis=1
+    )
+    return Silence(
+        slot_requests,
+        np.where(
+            slot_requests - last_questions >= quiet, last_questions.astype(np.float64), np.nan
+        ),
+    )
 
 
 def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> pd.DataFrame:
@@ -386,63 +467,77 @@ def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> p
     import pandas as pd
 
     check_count("requests", requests, 1, "give at least one")
-    rows = []
-    for name, learner in learners.items():
-        for gated in (False, True):
-            votes, sure = no_votes(1), 0.0
+    path_rows = []
+    for learner_name, learner in learners.items():
+        for is_gated in (False, True):
+            votes, confidence = no_votes(1), 0.0
             for request in range(1, requests + 1):
-                asks = request == 1 or (
-                    gated and bool(question_schedule(sure, request - 1, learner))
+                is_question = request == 1 or (
+                    is_gated and bool(question_schedule(confidence, request - 1, learner))
                 )
                 votes = add_signal(
-                    votes, 0, SIGNALS.index("explicit_yes" if asks else "implicit_ok")
+                    votes, 0, SIGNALS.index("explicit_yes" if is_question else "implicit_ok")
                 )
-                sure = float(vote_confidence(votes, learner))
-                rows.append((name, gated, request, asks, sure))
-    return pd.DataFrame(rows, columns=["learner", "gated", "request", "question", "confidence"])
+                confidence = float(vote_confidence(votes, learner))
+                path_rows.append((learner_name, is_gated, request, is_question, confidence))
+    return pd.DataFrame(
+        path_rows, columns=["learner", "gated", "request", "question", "confidence"]
+    )
 
 
 def _policy_rows(
-    name: str,
+    policy_name: str,
     outcomes: RequestOutcomes,
-    best: Array,
-    costs: Mapping[str, float],
+    oracle_costs: Array,
+    cost_settings: Mapping[str, float],
     buckets: int,
     level: float,
 ) -> pd.DataFrame:
     """Rows of one policy."""
     import pandas as pd
 
-    requests = outcomes.question.shape[1]
-    ends = np.rint(np.linspace(0, requests, buckets + 1)).astype(np.int64)
-    size = np.diff(ends)
-    cost = request_costs(outcomes, **costs)
-    by_user = {
+    n_requests = outcomes.question.shape[1]
+    bucket_ends = np.rint(np.linspace(0, n_requests, buckets + 1)).astype(np.int64)
+    bucket_sizes = np.diff(bucket_ends)
+    policy_costs = request_costs(outcomes, **cost_settings)
+    measures_by_user = {
         "questions": outcomes.question,
         "errors": outcomes.error,
         "unanswered": outcomes.unanswered,
-        "cost": cost,
+        "cost": policy_costs,
     }
-    columns: dict[str, object] = {
-        "policy": name,
+    bucket_columns: dict[str, object] = {
+        "policy": policy_name,
         "bucket": np.arange(buckets),
-        "first": ends[:-1] + 1,
-        "last": ends[1:],
+        "first": bucket_ends[:-1] + 1,
+        "last": bucket_ends[1:],
     }
-    for measure, part in by_user.items():
-        sums = np.add.reduceat(part.astype(np.float64), ends[:-1], axis=1)
-        columns |= _interval_columns(measure, HUNDRED * sums / size, level)
-    columns |= _interval_columns("regret", np.cumsum(cost - best, axis=1)[:, ends[1:] - 1], level)
-    last = np.where(outcomes.question, np.arange(1, requests + 1), 0).max(axis=1)
-    quiet = (last[:, None] <= ends[1:]).sum(axis=0)
-    low, high = clopper_pearson(quiet, len(last), level)
-    open_end = ends[1:] == requests
-    for key, value in (("silent", quiet / len(last)), ("silent_low", low), ("silent_high", high)):
-        columns[key] = np.where(open_end, np.nan, value)
-    return pd.DataFrame(columns | {"users": len(last)})
+    for measure, user_measure in measures_by_user.items():
+        bucket_sums = np.add.reduceat(user_measure.astype(np.float64), bucket_ends[:-1], axis=1)
+        bucket_columns |= _interval_columns(
+            measure, PER_HUNDRED_REQUESTS * bucket_sums / bucket_sizes, level
+        )
+    bucket_columns |= _interval_columns(
+        "regret", np.cumsum(policy_costs - oracle_costs, axis=1)[:, bucket_ends[1:] - 1], level
+    )
+    last_question = np.where(outcomes.question, np.arange(1, n_requests + 1), 0).max(axis=1)
+    n_quiet = (last_question[:, None] <= bucket_ends[1:]).sum(axis=0)
+    lower_bound, upper_bound = clopper_pearson(n_quiet, len(last_question), level)
+    is_last_bucket = bucket_ends[1:] == n_requests
+    for column_name, column_values in (
+        ("silent", n_quiet / len(last_question)),
+        ("silent_low", lower_bound),
+        ("silent_high", upper_bound),
+    ):
+        bucket_columns[column_name] = np.where(is_last_bucket, np.nan, column_values)
+    return pd.DataFrame(bucket_columns | {"users": len(last_question)})
 
 
-def _interval_columns(name: str, values: Array, level: float) -> dict[str, object]:
+def _interval_columns(measure: str, user_values: Array, level: float) -> dict[str, object]:
     """Mean over the users and its t interval, by column; NaN where there is one user."""
-    low, high = mean_interval(values, level)
-    return {name: values.mean(axis=0), f"{name}_low": low, f"{name}_high": high}
+    lower_bound, upper_bound = mean_interval(user_values, level)
+    return {
+        measure: user_values.mean(axis=0),
+        f"{measure}_low": lower_bound,
+        f"{measure}_high": upper_bound,
+    }

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.default_learner.confidence import (
-    DOUBTED,
+    DOUBTED_PLACE,
     N_COUNTS,
-    NAMED,
-    NO,
-    PRIOR,
-    YES,
+    NAMED_PLACE,
+    NO_PLACE,
+    PRIOR_WEIGHT,
+    YES_PLACE,
     ClarificationDefault,
     Counts,
     DefaultLearner,
@@ -43,7 +43,7 @@ from raglab.values import refuse
 from raglab.words.canonical import instant
 
 Array = NDArray[np.float64]
-MOST = 700.0  # log of the largest e-value that is told; a float ends at 709
+MAX_LOG_E_VALUE = 700.0  # log of the largest e-value that is told; a float ends at 709
 
 
 class Split(NamedTuple):
@@ -81,8 +81,10 @@ def stored_split(body: Mapping[str, Any]) -> Split:
     """
     if "p" not in body:
         return Split(**body)
-    evidence, bar = (1.0 / max(float(body[name]), np.exp(-MOST)) for name in ("p", "bar"))
-    return Split(body["column"], body["value"], "", evidence, bar)
+    e_value, e_value_bar = (
+        1.0 / max(float(body[field_name]), np.exp(-MAX_LOG_E_VALUE)) for field_name in ("p", "bar")
+    )
+    return Split(body["column"], body["value"], "", e_value, e_value_bar)
 
 
 def stratify(
@@ -147,25 +149,29 @@ def source_split(
       >>> source_split(row, "toc", {"page_1_kind": "cover"})
       Split(column='page_1_kind', value='cover', candidate='1', evidence=1.0, bar=1.0)
     """
-    best: tuple[bool, float, Split] | None = None
-    for column, levels in default.strata.items():
-        level = conditions.get(column)
-        here = levels.get(level, {}) if level is not None else {}
-        for candidate, counts in here.items():
-            if candidate == success or counts.failed <= 0.0 or level is None:
+    best_split: tuple[bool, float, Split] | None = None
+    for column_name, level_counts in default.strata.items():
+        request_level = conditions.get(column_name)
+        counts_here = level_counts.get(request_level, {}) if request_level is not None else {}
+        for candidate, candidate_counts in counts_here.items():
+            if candidate == success or candidate_counts.failed <= 0.0 or request_level is None:
                 continue
-            elsewhere = sum(
-                successes(by[candidate])
-                for name, by in levels.items()
-                if name != level and candidate in by
+            successes_elsewhere = sum(
+                successes(counts_by_candidate[candidate])
+                for other_level, counts_by_candidate in level_counts.items()
+                if other_level != request_level and candidate in counts_by_candidate
             )
-            option = (
-                successes(counts) == 0.0,
-                elsewhere,
-                Split(column, level, candidate, counts.failed, 1.0),
+            split_option = (
+                successes(candidate_counts) == 0.0,
+                successes_elsewhere,
+                Split(column_name, request_level, candidate, candidate_counts.failed, 1.0),
             )
-            best = option if best is None or option[:2] > best[:2] else best
-    return None if best is None else best[2]
+            best_split = (
+                split_option
+                if best_split is None or split_option[:2] > best_split[:2]
+                else best_split
+            )
+    return None if best_split is None else best_split[2]
 
 
 def successes(counts: Counts) -> float:
@@ -175,27 +181,48 @@ def successes(counts: Counts) -> float:
 
 def _evidence_split(default: ClarificationDefault, learner: DefaultLearner) -> Split | None:
     """Condition under which a value is wrong more often than elsewhere; None without evidence."""
-    wrong_at_all = any(each.failed + each.no > 0.0 for each in default.counts.values())
-    if not wrong_at_all:
+    has_failures = any(
+        value_counts.failed + value_counts.no > 0.0 for value_counts in default.counts.values()
+    )
+    if not has_failures:
         return None
-    tried: list[tuple[float, str, str, str]] = []  # less evidence comes later
-    for column, levels in default.strata.items():
+    tried_splits: list[tuple[float, str, str, str]] = []  # less evidence comes later
+    for column_name, level_counts in default.strata.items():
         for candidate in default.counts:
-            cells = [
-                (level, *outcomes(by[candidate])) for level, by in levels.items() if candidate in by
+            outcome_cells = [
+                (column_level, *outcomes(counts_by_candidate[candidate]))
+                for column_level, counts_by_candidate in level_counts.items()
+                if candidate in counts_by_candidate
             ]
-            wrong, of = (
-                np.array([cell[at] for cell in cells if cell[2]], dtype=np.int64) for at in (1, 2)
+            wrong_counts, trial_counts = (
+                np.array(
+                    [outcome_cell[cell_place] for outcome_cell in outcome_cells if outcome_cell[2]],
+                    dtype=np.int64,
+                )
+                for cell_place in (1, 2)
             )
-            if len(of) < 2:
+            if len(trial_counts) < 2:
                 continue
-            where = [cell[0] for cell in cells if cell[2]][int((wrong / of).argmax())]
-            tried.append((-float(evidence(wrong, of).mean()), column, candidate, where))
-    if not tried:
+            worst_level = [outcome_cell[0] for outcome_cell in outcome_cells if outcome_cell[2]][
+                int((wrong_counts / trial_counts).argmax())
+            ]
+            tried_splits.append(
+                (
+                    -float(evidence(wrong_counts, trial_counts).mean()),
+                    column_name,
+                    candidate,
+                    worst_level,
+                )
+            )
+    if not tried_splits:
         return None
-    score, column, candidate, value = min(tried)
-    bar = len(tried) / learner.alpha
-    return Split(column, value, candidate, -score, bar) if -score >= bar else None
+    negative_evidence, column_name, candidate, split_level = min(tried_splits)
+    evidence_bar = len(tried_splits) / learner.alpha
+    return (
+        Split(column_name, split_level, candidate, -negative_evidence, evidence_bar)
+        if -negative_evidence >= evidence_bar
+        else None
+    )
 
 
 def outcomes(counts: Counts) -> tuple[int, int]:
@@ -203,8 +230,8 @@ def outcomes(counts: Counts) -> tuple[int, int]:
 
     That another's user named it is no trial of it.
     """
-    wrong = counts.failed + counts.no
-    return round(wrong), round(wrong + counts.yes + counts.silent)
+    wrong_count = counts.failed + counts.no
+    return round(wrong_count), round(wrong_count + counts.yes + counts.silent)
 
 
 def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
@@ -222,31 +249,54 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
       >>> evidence([0, 2], [12, 2]).round(1).tolist()  # 12 right on bodies, 2 wrong on coversheets
       [53.9, 53.9]
     """
-    k, n = np.asarray(wrong, np.int64), np.asarray(of, np.int64)
-    all_k, all_n = k.sum(axis=-1, keepdims=True), n.sum(axis=-1, keepdims=True)
-    gamma, gammas, powers = _tables(int(all_n.max(initial=0)) + 1)
-    two_rates = _averaged(k, n, gamma, gammas) + _averaged(all_k - k, all_n - n, gamma, gammas)
-    one_rate = powers[all_k] + powers[all_n - all_k] - powers[all_n]
-    return np.exp(np.minimum(two_rates - one_rate, MOST))
+    wrong_counts, trial_counts = np.asarray(wrong, np.int64), np.asarray(of, np.int64)
+    wrong_total, trial_total = (
+        wrong_counts.sum(axis=-1, keepdims=True),
+        trial_counts.sum(axis=-1, keepdims=True),
+    )
+    log_gamma, log_gamma_sums, log_powers = _likelihood_tables(int(trial_total.max(initial=0)) + 1)
+    two_rates_likelihood = _averaged_likelihood(
+        wrong_counts, trial_counts, log_gamma, log_gamma_sums
+    ) + _averaged_likelihood(
+        wrong_total - wrong_counts, trial_total - trial_counts, log_gamma, log_gamma_sums
+    )
+    one_rate_likelihood = (
+        log_powers[wrong_total] + log_powers[trial_total - wrong_total] - log_powers[trial_total]
+    )
+    return np.exp(np.minimum(two_rates_likelihood - one_rate_likelihood, MAX_LOG_E_VALUE))
 
 
-def _averaged(
-    wrong: NDArray[np.int64], of: NDArray[np.int64], gamma: Array, gammas: Array
+def _averaged_likelihood(
+    wrong_counts: NDArray[np.int64],
+    trial_counts: NDArray[np.int64],
+    log_gamma: Array,
+    log_gamma_sums: Array,
 ) -> Array:
     """Log of the likelihood averaged over the prior."""
-    return np.asarray(gamma[wrong] + gamma[of - wrong] - gammas[of])
+    return np.asarray(
+        log_gamma[wrong_counts]
+        + log_gamma[trial_counts - wrong_counts]
+        - log_gamma_sums[trial_counts]
+    )
 
 
-def _tables(size: int) -> tuple[Array, Array, Array]:
+def _likelihood_tables(n_outcomes: int) -> tuple[Array, Array, Array]:
     """Logs of what a likelihood of so many outcomes is made of, [size] each.
 
     Gamma functions, and k to the power k.
     """
     from scipy.special import gammaln, xlogy
 
-    count = np.arange(size, dtype=np.float64)
-    gamma, gammas = gammaln(count + PRIOR), gammaln(count + 2.0 * PRIOR)
-    return gamma - gamma[0], gammas - gammas[0], np.asarray(xlogy(count, count), dtype=np.float64)
+    outcome_numbers = np.arange(n_outcomes, dtype=np.float64)
+    log_gamma, log_gamma_sums = (
+        gammaln(outcome_numbers + PRIOR_WEIGHT),
+        gammaln(outcome_numbers + 2.0 * PRIOR_WEIGHT),
+    )
+    return (
+        log_gamma - log_gamma[0],
+        log_gamma_sums - log_gamma_sums[0],
+        np.asarray(xlogy(outcome_numbers, outcome_numbers), dtype=np.float64),
+    )
 
 
 def looked(default: ClarificationDefault, condition: Split | None = None) -> ClarificationDefault:
@@ -257,13 +307,17 @@ def looked(default: ClarificationDefault, condition: Split | None = None) -> Cla
       condition: the split; None as in logs of older versions, where a test that found nothing was
         noted as well.
     """
-    strata = {
-        column: levels
-        for column, levels in default.strata.items()
+    remaining_strata = {
+        column: level_counts
+        for column, level_counts in default.strata.items()
         if condition is None or column != condition.column
     }
-    after = {"looks": default.looks + 1, "strata": strata, "version": default.version + 1}
-    return default.model_copy(update=after)
+    changed_fields = {
+        "looks": default.looks + 1,
+        "strata": remaining_strata,
+        "version": default.version + 1,
+    }
+    return default.model_copy(update=changed_fields)
 
 
 def split(
@@ -289,7 +343,7 @@ def split(
     Raises:
       ValueError: `now` is no datetime, or a column that the row has no counts of.
     """
-    rule = check_learner(DefaultLearner() if learner is None else learner)
+    split_learner = check_learner(DefaultLearner() if learner is None else learner)
     if condition.column not in default.strata:
         refuse(
             "a row splits by a column that it counts",
@@ -297,10 +351,18 @@ def split(
             "take one that `stratify` found",
         )
     instant(now)
-    remainder = default.remembered / default.sample_size if default.sample_size else 1.0
+    share_remembered = default.remembered / default.sample_size if default.sample_size else 1.0
     return tuple(
-        _split_row(default, condition.column, value, by, remainder, now, rule)
-        for value, by in default.strata[condition.column].items()
+        _split_row(
+            default,
+            condition.column,
+            column_value,
+            value_counts,
+            share_remembered,
+            now,
+            split_learner,
+        )
+        for column_value, value_counts in default.strata[condition.column].items()
     )
 
 
@@ -308,33 +370,38 @@ def _split_row(
     default: ClarificationDefault,
     column: str,
     value: str,
-    by: Mapping[str, Counts],
-    remainder: float,
+    value_counts: Mapping[str, Counts],
+    share_remembered: float,
     now: datetime,
     learner: DefaultLearner,
 ) -> ClarificationDefault:
     """Row of one value of a column."""
-    own_counts = {
-        name: counts
-        for name in place(default)
-        if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
+    kept_counts = {
+        value_name: candidate_counts
+        for value_name in place(default)
+        if (candidate_counts := value_counts.get(value_name, Counts())._replace(failed=0.0))
+        != Counts()
     }
-    size = sum(counts.yes + counts.silent + counts.no for counts in own_counts.values())
-    matrix = (
-        np.array(list(own_counts.values()), dtype=np.float64).reshape(len(own_counts), N_COUNTS)
-        * remainder
+    n_signals = sum(
+        candidate_counts.yes + candidate_counts.silent + candidate_counts.no
+        for candidate_counts in kept_counts.values()
     )
-    votes = doubts(Votes(matrix, np.array(size * remainder)), learner)
+    count_matrix = (
+        np.array(list(kept_counts.values()), dtype=np.float64).reshape(len(kept_counts), N_COUNTS)
+        * share_remembered
+    )
+    votes = doubts(Votes(count_matrix, np.array(n_signals * share_remembered)), learner)
     return ClarificationDefault(
         target_field=default.target_field,
         doctype=default.doctype,
         sub_conditions={**default.sub_conditions, column: value},
-        candidate_votes=dict(zip(own_counts, vote_counts(votes).tolist(), strict=True)),
+        candidate_votes=dict(zip(kept_counts, vote_counts(votes).tolist(), strict=True)),
         confidence=float(vote_confidence(votes, learner)),
-        sample_size=round(size),
+        sample_size=round(n_signals),
         last_refreshed=now,
         counts={
-            name: Counts(*row) for name, row in zip(own_counts, votes.counts.tolist(), strict=True)
+            value_name: Counts(*count_row)
+            for value_name, count_row in zip(kept_counts, votes.counts.tolist(), strict=True)
         },
         remembered=float(votes.n),
     )
@@ -348,7 +415,7 @@ def doubts(votes: Votes, learner: DefaultLearner) -> Votes:
     if learner.rule != "posterior" or not learner.on_word:
         return votes
     counts = votes.counts.copy()
-    counts[..., DOUBTED] = (counts[..., NO] > 0.0) & (
-        counts[..., NO] >= counts[..., YES] + counts[..., NAMED]
+    counts[..., DOUBTED_PLACE] = (counts[..., NO_PLACE] > 0.0) & (
+        counts[..., NO_PLACE] >= counts[..., YES_PLACE] + counts[..., NAMED_PLACE]
     )
     return votes._replace(counts=counts)

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Band = Literal["interval", "quantiles"]
-MOST_POINTS = 400  # of a line
-RECENT = 20  # parts of a run, one of which the last rounds are where their number is not stated
+MAX_LINE_POINTS = 400  # of a line
+RECENT_PARTS = (
+    20  # parts of a run, one of which the last rounds are where their number is not stated
+)
 BAND_WORDS = {"interval": "% interval of the mean", "quantiles": "% of the replications"}
 
 
@@ -38,13 +40,15 @@ def lai_robbins(means: ArrayLike) -> float:
       >>> round(lai_robbins([0.7, 0.6, 0.5, 0.4]), 3)
       8.285
     """
-    p = np.asarray(means, dtype=np.float64)
-    inside = p.ndim == 1 and ((p > 0.0) & (p < 1.0)).all()
-    check(inside, "means must be [A] probabilities inside (0, 1)", p.tolist())
-    best = p.max()
-    worse = p[p < best]
-    divergence = worse * np.log(worse / best) + (1.0 - worse) * np.log((1.0 - worse) / (1.0 - best))
-    return float(((best - worse) / divergence).sum())
+    probabilities = np.asarray(means, dtype=np.float64)
+    is_inside = probabilities.ndim == 1 and ((probabilities > 0.0) & (probabilities < 1.0)).all()
+    check(is_inside, "means must be [A] probabilities inside (0, 1)", probabilities.tolist())
+    best_mean = probabilities.max()
+    worse_means = probabilities[probabilities < best_mean]
+    divergence = worse_means * np.log(worse_means / best_mean) + (1.0 - worse_means) * np.log(
+        (1.0 - worse_means) / (1.0 - best_mean)
+    )
+    return float(((best_mean - worse_means) / divergence).sum())
 
 
 @dataclass(eq=False, repr=False)
@@ -118,39 +122,48 @@ class RegretDisplay(FrameDisplay):
 
         is_band = band in BAND_WORDS and 0.0 < level < 1.0
         check(is_band, "band must be interval or quantiles, level in (0, 1)", (band, level))
-        lengths = sorted({int(run.regret.shape[1]) for run in runs.values()})
-        check(len(lengths) == 1, "runs must be at least one and of as many rounds", lengths)
-        last = max(1, lengths[0] // RECENT) if recent is None else recent
-        check(last >= 1, "recent must be at least 1 round", last)
-        at = _plotted_rounds(lengths[0], log=log_x)
-        ends = percentile_interval if band == "quantiles" else mean_interval
-        parts = []
+        run_lengths = sorted({int(run.regret.shape[1]) for run in runs.values()})
+        check(len(run_lengths) == 1, "runs must be at least one and of as many rounds", run_lengths)
+        n_recent = max(1, run_lengths[0] // RECENT_PARTS) if recent is None else recent
+        check(n_recent >= 1, "recent must be at least 1 round", n_recent)
+        drawn_rounds = _plotted_rounds(run_lengths[0], is_logarithmic=log_x)
+        interval_of = percentile_interval if band == "quantiles" else mean_interval
+        run_frames = []
         for run_name, run in runs.items():
-            columns: dict[str, Any] = {"run": run_name, "round": at}
-            for value, cumulated in _cumulated(run, at, last).items():
-                prefix = "" if value == "regret" else f"{value}_"
+            run_columns: dict[str, Any] = {"run": run_name, "round": drawn_rounds}
+            for quantity, cumulated in _cumulated(run, drawn_rounds, n_recent).items():
+                column_prefix = "" if quantity == "regret" else f"{quantity}_"
                 # one replication says nothing about others: its interval is missing
-                low, high = (ends if len(cumulated) > 1 else mean_interval)(cumulated, level)
-                ends_of = {f"{prefix}low": low, f"{prefix}high": high}
-                columns |= {value: cumulated.mean(axis=0)} | ends_of
+                lower_bounds, upper_bounds = (interval_of if len(cumulated) > 1 else mean_interval)(
+                    cumulated, level
+                )
+                band_columns = {
+                    f"{column_prefix}low": lower_bounds,
+                    f"{column_prefix}high": upper_bounds,
+                }
+                run_columns |= {quantity: cumulated.mean(axis=0)} | band_columns
             if (arm_value := getattr(run, "arm_value", None)) is not None:
-                columns["best"] = _best_recent(arm_value, at, last)
-            parts.append(pd.DataFrame(columns | {"replications": len(run.regret)}))
-        rows = pd.concat(parts, ignore_index=True)
-        last = last if "best" in rows else 0
-        return cls(rows, band, level, log_x, slope, unit, cost_unit, last).plot(**drawing)
+                run_columns["best"] = _best_recent(arm_value, drawn_rounds, n_recent)
+            run_frames.append(pd.DataFrame(run_columns | {"replications": len(run.regret)}))
+        drawn_rows = pd.concat(run_frames, ignore_index=True)
+        n_recent = n_recent if "best" in drawn_rows else 0
+        return cls(drawn_rows, band, level, log_x, slope, unit, cost_unit, n_recent).plot(**drawing)
 
     @property
     def _panels(self) -> dict[str, str]:
         """Column that each panel draws, and the label of its upright axis."""
-        net = ", net" if "spend" in self.rows else ""
-        labels = {
+        net_text = ", net" if "spend" in self.rows else ""
+        panel_labels = {
             "regret": f"cumulative regret ({self.unit})",
             "reward": f"mean before costs ({self.unit})",
             "spend": f"mean spend ({self.cost_unit})",
-            "recent": f"last {self.recent:,} rounds{net} ({self.unit})",
+            "recent": f"last {self.recent:,} rounds{net_text} ({self.unit})",
         }
-        return {name: label for name, label in labels.items() if name in self.rows}
+        return {
+            column_name: panel_label
+            for column_name, panel_label in panel_labels.items()
+            if column_name in self.rows
+        }
 
     @property
     def _grid(self) -> tuple[int, int]:
@@ -161,109 +174,147 @@ class RegretDisplay(FrameDisplay):
         return 7.2, min(2.8 + 1.8 * len(self._panels), 6.6)
 
     def _draw(self, style: Style) -> list[Any]:
-        lines, at = [], self.rows["round"].unique()
-        size = canvas.size_text(self.rows["replications"], "replications")
-        along = f"rounds (count{', logarithmic' if self.log_x else ''}; {size})"
-        for on, (value, label) in zip(self.axes_, self._panels.items(), strict=True):
-            prefix = "" if value == "regret" else f"{value}_"
+        run_lines, drawn_rounds = [], self.rows["round"].unique()
+        replications_text = canvas.size_text(self.rows["replications"], "replications")
+        rounds_label = f"rounds (count{', logarithmic' if self.log_x else ''}; {replications_text})"
+        for axes, (quantity, panel_label) in zip(self.axes_, self._panels.items(), strict=True):
+            column_prefix = "" if quantity == "regret" else f"{quantity}_"
             # the legend of the first panel names the lines of all
-            for place, (name, part) in enumerate(self.rows.groupby("run", sort=False)):
-                text = f"{canvas.literal_text(str(name))}: {_last_regret(part)}"
-                look = canvas.line_style(place) | style
-                known = text if on is self.ax_ else "_line"
-                line = canvas.draw_with_band(on, part, "round", value, known, look, prefix)
-                lines += [line] if on is self.ax_ else []
-            if value == "recent":
-                best = self.rows.dropna(subset=["best"]).drop_duplicates("round")
-                text = "the best arm of these rounds"
-                on.plot(best["round"], best["best"], label=text, **canvas.TARGET)
-                canvas.legend_above(on)
+            for run_index, (run_name, run_rows) in enumerate(self.rows.groupby("run", sort=False)):
+                run_text = f"{canvas.literal_text(str(run_name))}: {_last_regret(run_rows)}"
+                line_look = canvas.line_style(run_index) | style
+                legend_label = run_text if axes is self.ax_ else "_line"
+                run_line = canvas.draw_with_band(
+                    axes, run_rows, "round", quantity, legend_label, line_look, column_prefix
+                )
+                run_lines += [run_line] if axes is self.ax_ else []
+            if quantity == "recent":
+                best_rows = self.rows.dropna(subset=["best"]).drop_duplicates("round")
+                run_text = "the best arm of these rounds"
+                axes.plot(
+                    best_rows["round"], best_rows["best"], label=run_text, **canvas.TARGET_LINE
+                )
+                canvas.legend_above(axes)
             if self.log_x:
-                on.set_xscale("log")
-            if at[0] < at[-1] or not self.log_x:  # of a single round there is no width
-                on.set_xlim(at[0] if self.log_x else 0, at[-1])
-            on.set(ylabel=canvas.literal_text(label, canvas.LONGEST_TITLE), xlabel=along)
-            if canvas.is_narrow(on) and on is not self.axes_[-1]:
-                on.set_xlabel("")
-            canvas.tidy(on)
+                axes.set_xscale("log")
+            # of a single round there is no width
+            if drawn_rounds[0] < drawn_rounds[-1] or not self.log_x:
+                axes.set_xlim(drawn_rounds[0] if self.log_x else 0, drawn_rounds[-1])
+            axes.set(
+                ylabel=canvas.literal_text(panel_label, canvas.LONGEST_TITLE), xlabel=rounds_label
+            )
+            if canvas.is_narrow(axes) and axes is not self.axes_[-1]:
+                axes.set_xlabel("")
+            canvas.tidy(axes)
         if self.slope is not None:
-            label = f"Lai–Robbins: {self.slope:.4g} · ln(rounds), a slope in the long run"
-            self.ax_.plot(at, self.slope * np.log(at), label=label, **canvas.TARGET)
+            panel_label = f"Lai–Robbins: {self.slope:.4g} · ln(rounds), a slope in the long run"
+            self.ax_.plot(
+                drawn_rounds,
+                self.slope * np.log(drawn_rounds),
+                label=panel_label,
+                **canvas.TARGET_LINE,
+            )
         if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
             canvas.draw_band_label(self.ax_, self._band_is)
-        canvas.legend_above(self.ax_, 2 if len(lines) > 3 else 1)
-        return lines
+        canvas.legend_above(self.ax_, 2 if len(run_lines) > 3 else 1)
+        return run_lines
 
     @property
     def _band_is(self) -> str:
         return f"{100 * self.level:g} {BAND_WORDS[self.band]}"
 
     def _summary(self) -> Summary:
-        last = self.rows.drop_duplicates("run", keep="last")
-        columns: dict[str, Any] = {name: last[name] for name in ("run", "round", "replications")}
-        for value, label in self._panels.items():
-            columns[label] = estimate_cells(last, value, "" if value == "regret" else f"{value}_")
-        if "best" in last:
-            columns["best arm"] = last["best"]
-        facts = [(str(name), _last_regret(part)) for name, part in self.rows.groupby("run")]
-        facts.append(("band", self._band_is))
-        return Summary(facts, spaced_rows(columns), title=self.name or "regret")
+        last_rows = self.rows.drop_duplicates("run", keep="last")
+        table_columns: dict[str, Any] = {
+            column_name: last_rows[column_name] for column_name in ("run", "round", "replications")
+        }
+        for quantity, panel_label in self._panels.items():
+            table_columns[panel_label] = estimate_cells(
+                last_rows, quantity, "" if quantity == "regret" else f"{quantity}_"
+            )
+        if "best" in last_rows:
+            table_columns["best arm"] = last_rows["best"]
+        summary_facts = [
+            (str(column_name), _last_regret(run_rows))
+            for column_name, run_rows in self.rows.groupby("run")
+        ]
+        summary_facts.append(("band", self._band_is))
+        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "regret")
 
 
-def _last_regret(rows: pd.DataFrame) -> str:
+def _last_regret(run_rows: pd.DataFrame) -> str:
     """Regret of a run after its last round, with its band, to three digits at least."""
-    ends = rows[["regret", "low", "high"]].iloc[-1]
-    value, low, high = (f"{end:,.0f}" if abs(end) >= 100.0 else f"{end:.3g}" for end in ends)
-    return value if np.isnan(ends["low"]) else f"{value} ({low} to {high})"
+    last_row = run_rows[["regret", "low", "high"]].iloc[-1]
+    regret_text, lower_text, upper_text = (
+        f"{band_end:,.0f}" if abs(band_end) >= 100.0 else f"{band_end:.3g}" for band_end in last_row
+    )
+    return (
+        regret_text
+        if np.isnan(last_row["low"])
+        else f"{regret_text} ({lower_text} to {upper_text})"
+    )
 
 
-def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
+def _plotted_rounds(n_rounds: int, *, is_logarithmic: bool) -> NDArray[np.int64]:
     """Rounds that are drawn, from 1.
 
     All of them, or so many that a line is smooth, the last one among them.
     """
-    if n_rounds <= MOST_POINTS:
+    if n_rounds <= MAX_LINE_POINTS:
         return np.arange(1, n_rounds + 1)
-    spaced = (
-        np.geomspace(1, n_rounds, MOST_POINTS) if log else np.linspace(1, n_rounds, MOST_POINTS)
+    spaced_rounds = (
+        np.geomspace(1, n_rounds, MAX_LINE_POINTS)
+        if is_logarithmic
+        else np.linspace(1, n_rounds, MAX_LINE_POINTS)
     )
-    return np.unique(spaced.round().astype(np.int64))
+    return np.unique(spaced_rounds.round().astype(np.int64))
 
 
 # a run
-def _cumulated(run: Any, at: NDArray[np.int64], last: int) -> dict[str, Array]:  # noqa: ANN401
+def _cumulated(run: Any, drawn_rounds: NDArray[np.int64], n_recent: int) -> dict[str, Array]:  # noqa: ANN401
     """What is drawn of a run at some rounds, by column, [R, N]."""
-    columns: dict[str, Array] = {"regret": run.regret[:, at - 1]}
+    run_columns: dict[str, Array] = {"regret": run.regret[:, drawn_rounds - 1]}
     if getattr(run, "spend", None) is not None:
-        columns |= {"reward": run.gross[:, at - 1] / at, "spend": run.spend[:, at - 1] / at}
+        run_columns |= {
+            "reward": run.gross[:, drawn_rounds - 1] / drawn_rounds,
+            "spend": run.spend[:, drawn_rounds - 1] / drawn_rounds,
+        }
     if getattr(run, "arm_value", None) is not None:
-        columns["recent"] = _recent_mean(run.value.T, at, last).T
-    return columns
+        run_columns["recent"] = _recent_mean(run.value.T, drawn_rounds, n_recent).T
+    return run_columns
 
 
-def _recent_mean(cumulated: Array, at: NDArray[np.int64], last: int) -> Array:
+def _recent_mean(cumulated_sums: Array, drawn_rounds: NDArray[np.int64], n_recent: int) -> Array:
     """Mean of the last rounds up to some rounds [N], of sums over the rounds so far [T, ...].
 
     Fewer at the start.
     """
-    whole = np.concatenate([np.zeros_like(cumulated[:1]), cumulated])
-    first = np.maximum(at - last, 0)
-    count = (at - first).reshape(-1, *[1] * (cumulated.ndim - 1))
-    return np.asarray((whole[at] - whole[first]) / count)
+    padded_sums = np.concatenate([np.zeros_like(cumulated_sums[:1]), cumulated_sums])
+    first_rounds = np.maximum(drawn_rounds - n_recent, 0)
+    round_counts = (drawn_rounds - first_rounds).reshape(-1, *[1] * (cumulated_sums.ndim - 1))
+    return np.asarray((padded_sums[drawn_rounds] - padded_sums[first_rounds]) / round_counts)
 
 
-def _best_recent(arm_value: Array, at: NDArray[np.int64], last: int) -> Array:
+def _best_recent(arm_values: Array, drawn_rounds: NDArray[np.int64], n_recent: int) -> Array:
     """Mean value of the best arm of the last rounds, [N], each arm over rounds that offered it."""
-    there = ~np.isnan(arm_value)
-    total = _recent_mean(np.cumsum(np.where(there, arm_value, 0.0), axis=0), at, last)
-    share = _recent_mean(np.cumsum(there, axis=0, dtype=np.float64), at, last)
+    is_available = ~np.isnan(arm_values)
+    mean_values = _recent_mean(
+        np.cumsum(np.where(is_available, arm_values, 0.0), axis=0), drawn_rounds, n_recent
+    )
+    available_shares = _recent_mean(
+        np.cumsum(is_available, axis=0, dtype=np.float64), drawn_rounds, n_recent
+    )
     return np.asarray(
-        np.where(share > 0.0, total / np.where(share > 0.0, share, 1.0), -np.inf).max(axis=1)
+        np.where(
+            available_shares > 0.0,
+            mean_values / np.where(available_shares > 0.0, available_shares, 1.0),
+            -np.inf,
+        ).max(axis=1)
     )
 
 
-PREFIX = "p_"
-WINDOWS = 50  # that a run is cut into where no window is given
+PROPENSITY_PREFIX = "p_"
+DEFAULT_WINDOWS = 50  # that a run is cut into where no window is given
 
 
 @dataclass(eq=False, repr=False)
@@ -282,31 +333,48 @@ class _ArmDisplay(FrameDisplay):
 
     def _parts(self) -> dict[str, pd.DataFrame]:
         """Rows of each arm."""
-        return {str(arm): part for arm, part in self.rows.groupby("arm", sort=False)}
+        return {
+            str(arm_name): arm_rows for arm_name, arm_rows in self.rows.groupby("arm", sort=False)
+        }
 
-    def _draw_lines(self, style: Style, ends: Sequence[str], more: str = "") -> list[Any]:
+    def _draw_lines(
+        self, style: Style, legend_suffixes: Sequence[str], axis_suffix: str = ""
+    ) -> list[Any]:
         """Lines of the arms, and the axis of rounds.
 
         Args:
-          ends: what follows the name of each arm in the legend.
-          more: what follows the number of rounds.
+          legend_suffixes: what follows the name of each arm in the legend.
+          axis_suffix: what follows the number of rounds.
         """
-        lines = []
-        for place, (name, part) in enumerate(self._parts().items()):
-            label, look = f"{canvas.literal_text(name)}{ends[place]}", canvas.line_style(place)
-            look |= style
-            lines.append(canvas.draw_with_band(self.ax_, part, "round", self.VALUE, label, look))
-        windows = f", windows of {self.window:,}" if self.window > 1 else ""
-        size = canvas.size_text(self.rounds, "rounds")
-        self.ax_.set_xlabel(f"round (count{windows}; {size}{more})")
-        return lines
+        arm_lines = []
+        for arm_index, (arm_name, arm_rows) in enumerate(self._parts().items()):
+            legend_label, line_look = (
+                f"{canvas.literal_text(arm_name)}{legend_suffixes[arm_index]}",
+                canvas.line_style(arm_index),
+            )
+            line_look |= style
+            arm_lines.append(
+                canvas.draw_with_band(
+                    self.ax_, arm_rows, "round", self.VALUE, legend_label, line_look
+                )
+            )
+        windows_text = f", windows of {self.window:,}" if self.window > 1 else ""
+        rounds_text = canvas.size_text(self.rounds, "rounds")
+        self.ax_.set_xlabel(f"round (count{windows_text}; {rounds_text}{axis_suffix})")
+        return arm_lines
 
     def _summary(self) -> Summary:
-        parts = self._parts()
-        cells = {name: interval_cells(part, self.VALUE) for name, part in parts.items()}
-        columns = {"round": parts[self.arms[0]]["round"]} | cells
-        facts = [("arms", *self.arms), ("window", f"{self.window:,}"), ("band", self._band_is)]
-        return Summary(facts, spaced_rows(columns), title=self.name or self.VALUE)
+        arm_rows = self._parts()
+        arm_cells = {
+            arm_name: interval_cells(rows, self.VALUE) for arm_name, rows in arm_rows.items()
+        }
+        table_columns = {"round": arm_rows[self.arms[0]]["round"]} | arm_cells
+        summary_facts = [
+            ("arms", *self.arms),
+            ("window", f"{self.window:,}"),
+            ("band", self._band_is),
+        ]
+        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or self.VALUE)
 
     @property
     def _band_is(self) -> str:
@@ -356,50 +424,66 @@ class ArmShareDisplay(_ArmDisplay):
           ValueError: a window below 1, or an arm pulled that has no name.
         """
         n_rounds = run.arm.shape[1]
-        size = max(1, n_rounds // WINDOWS) if window is None else window
-        is_named = size >= 1 and int(run.arm.max()) < len(arms)
-        check(is_named, "window must be at least 1 and arms name all pulled", (size, arms))
-        starts, length = _windows(n_rounds, size)
+        window_size = max(1, n_rounds // DEFAULT_WINDOWS) if window is None else window
+        is_named = window_size >= 1 and int(run.arm.max()) < len(arms)
+        check(is_named, "window must be at least 1 and arms name all pulled", (window_size, arms))
+        window_starts, window_lengths = _windows(n_rounds, window_size)
         is_pulled = run.arm[..., None] == np.arange(len(arms))
-        pulls = np.add.reduceat(is_pulled, starts, axis=1, dtype=np.float64)
-        each = pulls / length[:, None]
-        low, high = percentile_interval(each, level)
-        at = starts + (length + 1) / 2.0
-        rows = _arm_rows(at, arms, share=each.mean(axis=0), low=low, high=high)
-        return cls(rows, tuple(arms), size, n_rounds, level, len(run.arm)).plot(**drawing)
+        pulls = np.add.reduceat(is_pulled, window_starts, axis=1, dtype=np.float64)
+        window_shares = pulls / window_lengths[:, None]
+        lower_bounds, upper_bounds = percentile_interval(window_shares, level)
+        window_middles = window_starts + (window_lengths + 1) / 2.0
+        window_rows = _arm_rows(
+            window_middles,
+            arms,
+            share=window_shares.mean(axis=0),
+            low=lower_bounds,
+            high=upper_bounds,
+        )
+        return cls(window_rows, tuple(arms), window_size, n_rounds, level, len(run.arm)).plot(
+            **drawing
+        )
 
     def _draw(self, style: Style) -> list[Any]:
-        last = (percent(part["share"].iloc[-1]) for part in self._parts().values())
-        ends = [f": {share} in the last window" for share in last]
-        lines = self._draw_lines(style, ends, f", {self.replications:,} replications")
+        last_shares = (percent(arm_rows["share"].iloc[-1]) for arm_rows in self._parts().values())
+        legend_suffixes = [f": {last_share} in the last window" for last_share in last_shares]
+        arm_lines = self._draw_lines(
+            style, legend_suffixes, f", {self.replications:,} replications"
+        )
         if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
             canvas.draw_band_label(self.ax_, self._band_is)
         self.ax_.set_xlim(0, self.rounds)
         canvas.shares_up(self.ax_, "pulls (share of the window, %)")
         canvas.legend_above(self.ax_, 2)
-        return lines
+        return arm_lines
 
     @property
     def _band_is(self) -> str:
         return f"{100 * self.level:g} % of the replications"
 
 
-def _arm_rows(at: Array, arms: Sequence[str], **columns: Array) -> pd.DataFrame:
+def _arm_rows(window_middles: Array, arms: Sequence[str], **columns: Array) -> pd.DataFrame:
     """Rows of columns by window and arm, [N, A] each: the value, the ends of its band."""
     import pandas as pd
 
-    by_row: dict[str, Any] = {"round": np.repeat(at, len(arms)), "arm": list(arms) * len(at)}
-    return pd.DataFrame(by_row | {name: values.ravel() for name, values in columns.items()})
+    row_columns: dict[str, Any] = {
+        "round": np.repeat(window_middles, len(arms)),
+        "arm": list(arms) * len(window_middles),
+    }
+    return pd.DataFrame(
+        row_columns
+        | {column_name: arm_values.ravel() for column_name, arm_values in columns.items()}
+    )
 
 
-def _windows(n_rounds: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _windows(n_rounds: int, window_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First round of each window, from 0, and how many it has, [N] each."""
-    starts = np.arange(0, n_rounds, size)
-    return starts, np.diff(np.append(starts, n_rounds))
+    window_starts = np.arange(0, n_rounds, window_size)
+    return window_starts, np.diff(np.append(window_starts, n_rounds))
 
 
-LANE = 0.045  # height of an arm's lane of choices, as a share of the probability axis
-TICK: dict[str, Any] = {
+LANE_HEIGHT = 0.045  # height of an arm's lane of choices, as a share of the probability axis
+CHOICE_TICK: dict[str, Any] = {
     "marker": "|",
     "markersize": 5,
     "markeredgewidth": 0.8,
@@ -408,15 +492,23 @@ TICK: dict[str, Any] = {
 }
 
 
-def _windowed(p: Array, starts: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+def _windowed(propensities: Array, window_starts: NDArray[np.int64]) -> tuple[Array, Array, Array]:
     """Mean, least and largest of each window of rounds, [W, A] each.
 
     NaN where an arm was never available in it.
     """
-    count = np.add.reduceat(~np.isnan(p), starts, axis=0, dtype=np.float64)
+    available_counts = np.add.reduceat(
+        ~np.isnan(propensities), window_starts, axis=0, dtype=np.float64
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.add.reduceat(np.nan_to_num(p), starts, axis=0) / count
-    return mean, np.fmin.reduceat(p, starts, axis=0), np.fmax.reduceat(p, starts, axis=0)
+        mean_propensities = (
+            np.add.reduceat(np.nan_to_num(propensities), window_starts, axis=0) / available_counts
+        )
+    return (
+        mean_propensities,
+        np.fmin.reduceat(propensities, window_starts, axis=0),
+        np.fmax.reduceat(propensities, window_starts, axis=0),
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -454,11 +546,21 @@ class PropensityDisplay(_ArmDisplay):
 
         Example: `PropensityDisplay.from_log(replay.log(bandit, world, rounds=500))`.
         """
-        columns = [str(name) for name in log if str(name).startswith(PREFIX)]
-        check(columns, "a log must have a column p_<arm> for every arm", list(log))
-        known = {name: log[name].tolist() for name in ("mask", "action") if name in log}
-        arms = [name.removeprefix(PREFIX) for name in columns]
-        return cls.from_propensities(log[columns], arms, **known | kwargs)
+        propensity_columns = [
+            str(column_name)
+            for column_name in log
+            if str(column_name).startswith(PROPENSITY_PREFIX)
+        ]
+        check(propensity_columns, "a log must have a column p_<arm> for every arm", list(log))
+        log_columns = {
+            column_name: log[column_name].tolist()
+            for column_name in ("mask", "action")
+            if column_name in log
+        }
+        arm_names = [
+            column_name.removeprefix(PROPENSITY_PREFIX) for column_name in propensity_columns
+        ]
+        return cls.from_propensities(log[propensity_columns], arm_names, **log_columns | kwargs)
 
     @classmethod
     def from_propensities(
@@ -487,24 +589,50 @@ class PropensityDisplay(_ArmDisplay):
         Raises:
           ValueError: shapes that differ, a propensity outside [0, 1], or a window below 1.
         """
-        p = np.array(propensity, dtype=np.float64)
-        is_table = p.ndim == 2 and p.shape[1] == len(arms) and len(p)
-        check(is_table, f"propensity must be [T, A], a column each of {len(arms)} arms", p.shape)
-        odd = p[(p < 0.0) | (p > 1.0)]
-        check(not odd.size, "propensity must be in [0, 1]", odd.max(initial=0.0))
+        propensities = np.array(propensity, dtype=np.float64)
+        is_table = (
+            propensities.ndim == 2 and propensities.shape[1] == len(arms) and len(propensities)
+        )
+        check(
+            is_table,
+            f"propensity must be [T, A], a column each of {len(arms)} arms",
+            propensities.shape,
+        )
+        outside_values = propensities[(propensities < 0.0) | (propensities > 1.0)]
+        check(
+            not outside_values.size, "propensity must be in [0, 1]", outside_values.max(initial=0.0)
+        )
         if mask is not None:
-            p[~np.broadcast_to(np.asarray(mask, dtype=bool), p.shape)] = np.nan
+            propensities[~np.broadcast_to(np.asarray(mask, dtype=bool), propensities.shape)] = (
+                np.nan
+            )
         # Windows, because a line a round says nothing where there are more rounds than pixels.
-        size = max(1, -(-len(p) // (4 * WINDOWS))) if window is None else window
-        check(size >= 1, "window must be at least 1 round", size)
+        window_size = (
+            max(1, -(-len(propensities) // (4 * DEFAULT_WINDOWS))) if window is None else window
+        )
+        check(window_size >= 1, "window must be at least 1 round", window_size)
         actions = None if action is None else np.asarray(action, dtype=np.int64)
         if actions is not None:
-            check(actions.shape == (len(p),), f"action must be [T], T = {len(p)}", actions.shape)
-        starts, length = _windows(len(p), size)
-        mean, least, most = _windowed(p, starts)
-        at = starts + (length + 1) / 2.0
-        rows = _arm_rows(at, arms, propensity=mean, low=least, high=most)
-        return cls(rows, tuple(arms), size, len(p), actions, floor).plot(**drawing)
+            check(
+                actions.shape == (len(propensities),),
+                f"action must be [T], T = {len(propensities)}",
+                actions.shape,
+            )
+        window_starts, window_lengths = _windows(len(propensities), window_size)
+        mean_propensities, least_propensities, largest_propensities = _windowed(
+            propensities, window_starts
+        )
+        window_middles = window_starts + (window_lengths + 1) / 2.0
+        window_rows = _arm_rows(
+            window_middles,
+            arms,
+            propensity=mean_propensities,
+            low=least_propensities,
+            high=largest_propensities,
+        )
+        return cls(window_rows, tuple(arms), window_size, len(propensities), actions, floor).plot(
+            **drawing
+        )
 
     def frame(self) -> pd.DataFrame:
         """Rows of windows and arms.
@@ -514,24 +642,34 @@ class PropensityDisplay(_ArmDisplay):
         return self.rows.rename(columns={"low": "least", "high": "most"})
 
     def _draw(self, style: Style) -> list[Any]:
-        on, ends = self.ax_, [""] * len(self.arms)
+        axes, legend_suffixes = self.ax_, [""] * len(self.arms)
         if self.action is not None:
-            chosen = [np.flatnonzero(self.action == arm) + 1 for arm in range(len(self.arms))]
-            ends = [f": chosen {len(rounds)} of {len(self.action)} times" for rounds in chosen]
+            chosen_rounds = [
+                np.flatnonzero(self.action == arm_index) + 1 for arm_index in range(len(self.arms))
+            ]
+            legend_suffixes = [
+                f": chosen {len(arm_rounds)} of {len(self.action)} times"
+                for arm_rounds in chosen_rounds
+            ]
             # What was chosen stands below 0 %, a lane an arm, where no probability can be.
-            for arm, rounds in enumerate(chosen):
-                colour = (canvas.line_style(arm) | style)["color"]
-                on.plot(rounds, np.full(len(rounds), -LANE * (arm + 1)), color=colour, **TICK)
-        lines = self._draw_lines(style, ends)
+            for arm_index, arm_rounds in enumerate(chosen_rounds):
+                arm_colour = (canvas.line_style(arm_index) | style)["color"]
+                axes.plot(
+                    arm_rounds,
+                    np.full(len(arm_rounds), -LANE_HEIGHT * (arm_index + 1)),
+                    color=arm_colour,
+                    **CHOICE_TICK,
+                )
+        arm_lines = self._draw_lines(style, legend_suffixes)
         if self.floor is not None:
-            on.axhline(self.floor, label=f"floor {percent(self.floor)}", **canvas.TARGET)
+            axes.axhline(self.floor, label=f"floor {percent(self.floor)}", **canvas.TARGET_LINE)
         if self.window > 1:
-            canvas.draw_band_label(on, self._band_is)
-        canvas.shares_up(on, "propensity (probability of the arm, %)")
+            canvas.draw_band_label(axes, self._band_is)
+        canvas.shares_up(axes, "propensity (probability of the arm, %)")
         if self.action is not None:
-            canvas.strip_below(on, -LANE * (len(self.arms) + 1))
-        canvas.legend_above(on, 2)
-        return lines
+            canvas.strip_below(axes, -LANE_HEIGHT * (len(self.arms) + 1))
+        canvas.legend_above(axes, 2)
+        return arm_lines
 
     @property
     def _band_is(self) -> str:
@@ -585,50 +723,81 @@ class PosteriorDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        n = state.pulls.shape[-1]
-        names = tuple(f"arm {arm}" for arm in range(n)) if arms is None else tuple(arms)
-        entry = LEARNERS.get(bandit.algorithm)
-        if entry is None or entry.belief is None or state.pulls.ndim != 1 or len(names) != n:
-            known = " or ".join(name for name, each in LEARNERS.items() if each.belief is not None)
-            value = f"{bandit.algorithm}, batch {state.pulls.shape[:-1]}, {len(names)} names"
-            msg = f"a posterior is of one state of {known} with a name an arm, got {value}."
+        n_arms = state.pulls.shape[-1]
+        arm_names = (
+            tuple(f"arm {arm_number}" for arm_number in range(n_arms))
+            if arms is None
+            else tuple(arms)
+        )
+        learner_entry = LEARNERS.get(bandit.algorithm)
+        if (
+            learner_entry is None
+            or learner_entry.belief is None
+            or state.pulls.ndim != 1
+            or len(arm_names) != n_arms
+        ):
+            known_learners = " or ".join(
+                learner_name
+                for learner_name, learner in LEARNERS.items()
+                if learner.belief is not None
+            )
+            state_text = (
+                f"{bandit.algorithm}, batch {state.pulls.shape[:-1]}, {len(arm_names)} names"
+            )
+            msg = (
+                f"a posterior is of one state of {known_learners} with a name an arm, got "
+                f"{state_text}."
+            )
             raise ValueError(msg)
-        belief = entry.belief(state, bandit)
-        low, high = belief.distribution.interval(level)
-        rows = pd.DataFrame(
-            {"arm": names, "pulls": state.pulls, "mean": belief.mean, "low": low, "high": high}
+        belief = learner_entry.belief(state, bandit)
+        lower_bounds, upper_bounds = belief.distribution.interval(level)
+        arm_rows = pd.DataFrame(
+            {
+                "arm": arm_names,
+                "pulls": state.pulls,
+                "mean": belief.mean,
+                "low": lower_bounds,
+                "high": upper_bounds,
+            }
         )
         density = belief.distribution.pdf(belief.grid[:, None])
-        quantity = entry.quantity.format(threshold=bandit.threshold)
-        return cls(rows, belief.grid, density, quantity, level).plot(**drawing)
+        quantity = learner_entry.quantity.format(threshold=bandit.threshold)
+        return cls(arm_rows, belief.grid, density, quantity, level).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        on, lines = self.ax_, []
-        for arm, row in enumerate(self.rows.to_dict("records")):
-            density, look = self.density[:, arm], canvas.line_style(arm) | style
-            pulls = f"{row['pulls']:,} pull{'' if row['pulls'] == 1 else 's'}"
-            label = f"{canvas.literal_text(row['arm'])}: mean {row['mean']:.3f}, {pulls}"
-            lines += on.plot(self.at, density, label=label, **look)
-            inside = (self.at >= row["low"]) & (self.at <= row["high"])
-            on.fill_between(
-                self.at, np.where(inside, density, np.nan), color=look["color"], **canvas.BAND
+        axes, arm_lines = self.ax_, []
+        for arm_index, arm_row in enumerate(self.rows.to_dict("records")):
+            density, line_look = self.density[:, arm_index], canvas.line_style(arm_index) | style
+            pulls_text = f"{arm_row['pulls']:,} pull{'' if arm_row['pulls'] == 1 else 's'}"
+            legend_label = (
+                f"{canvas.literal_text(arm_row['arm'])}: mean {arm_row['mean']:.3f}, {pulls_text}"
             )
-        canvas.draw_band_label(on, self._band_is)
-        shown = self.at[(self.density > 1e-3 * self.density.max()).any(axis=1)]
-        on.set_xlim(shown[0], shown[-1])
-        on.set_ylim(bottom=0.0)
-        on.set_xlabel(canvas.literal_text(self.what, canvas.LONGEST_TITLE))
-        on.set_ylabel("density (per unit)")
-        canvas.tidy(on)
-        canvas.legend_above(on)
-        return lines
+            arm_lines += axes.plot(self.at, density, label=legend_label, **line_look)
+            is_central = (self.at >= arm_row["low"]) & (self.at <= arm_row["high"])
+            axes.fill_between(
+                self.at,
+                np.where(is_central, density, np.nan),
+                color=line_look["color"],
+                **canvas.INTERVAL_BAND,
+            )
+        canvas.draw_band_label(axes, self._band_is)
+        dense_values = self.at[(self.density > 1e-3 * self.density.max()).any(axis=1)]
+        axes.set_xlim(dense_values[0], dense_values[-1])
+        axes.set_ylim(bottom=0.0)
+        axes.set_xlabel(canvas.literal_text(self.what, canvas.LONGEST_TITLE))
+        axes.set_ylabel("density (per unit)")
+        canvas.tidy(axes)
+        canvas.legend_above(axes)
+        return arm_lines
 
     @property
     def _band_is(self) -> str:
         return f"central {100 * self.level:g} %"
 
     def _summary(self) -> Summary:
-        columns: dict[str, Any] = {name: self.rows[name] for name in ("arm", "pulls")}
-        columns["mean"] = estimate_cells(self.rows, "mean")
-        facts = [("density of", self.what), ("interval", self._band_is)]
-        return Summary(facts, spaced_rows(columns), title=self.name or "posterior")
+        table_columns: dict[str, Any] = {
+            column_name: self.rows[column_name] for column_name in ("arm", "pulls")
+        }
+        table_columns["mean"] = estimate_cells(self.rows, "mean")
+        summary_facts = [("density of", self.what), ("interval", self._band_is)]
+        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "posterior")

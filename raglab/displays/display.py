@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Axes, Figure, Style
 
-MOST_ROWS = 20  # of a shown table
+MAX_TABLE_ROWS = 20  # of a shown table
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -66,13 +66,13 @@ class Display(Result):
         """
         self.name = self.name or name
         self.name_ = name or self.name
-        rows, columns = self._grid
-        self.axes_ = canvas.panels(ax, rows, columns, self._size, width)
+        n_rows, n_columns = self._grid
+        self.axes_ = canvas.panels(ax, n_rows, n_columns, self._size, width)
         self.ax_ = self.axes_[0]
         self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = self._draw(style)
-        for on in self.axes_:
-            canvas.fit(on)
+        for axes in self.axes_:
+            canvas.fit(axes)
         return self
 
     @property
@@ -108,35 +108,39 @@ class FrameDisplay(Display):
     rows: pd.DataFrame
 
 
-def check(holds: object, rule: str, value: object) -> None:
+def check(is_kept: object, rule: str, broken_value: object) -> None:
     """Refuse what breaks a rule of a display.
 
     Raises:
       ValueError: the rule, and the value that breaks it.
     """
-    if not holds:
-        msg = f"{rule}, got {value}."
+    if not is_kept:
+        msg = f"{rule}, got {broken_value}."
         raise ValueError(msg)
 
 
-def joined_panels(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def joined_panels(panel_frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Rows of several panels below each other, their column `panel` first."""
     import pandas as pd
 
-    joined = pd.concat(frames, ignore_index=True)
-    joined.insert(0, "panel", joined.pop("panel"))
-    return joined
+    panel_rows = pd.concat(panel_frames, ignore_index=True)
+    panel_rows.insert(0, "panel", panel_rows.pop("panel"))
+    return panel_rows
 
 
-def check_rows(name: str, rows: pd.DataFrame, columns: Sequence[str] = ()) -> None:
+def check_rows(argument_name: str, frame: pd.DataFrame, needed_columns: Sequence[str] = ()) -> None:
     """Refuse a frame without rows, or without one of some columns."""
-    absent = [column for column in columns if column not in rows]
-    value = f"{', '.join(absent)} missing" if absent else "no row"
-    check(len(rows) and not absent, f"{name} must have rows of {', '.join(columns)}", value)
+    missing_columns = [column_name for column_name in needed_columns if column_name not in frame]
+    problem = f"{', '.join(missing_columns)} missing" if missing_columns else "no row"
+    check(
+        len(frame) and not missing_columns,
+        f"{argument_name} must have rows of {', '.join(needed_columns)}",
+        problem,
+    )
 
 
 # columns, or rows
-def spaced_rows(columns: Any, most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:  # noqa: ANN401
+def spaced_rows(columns: Any, max_rows: int = MAX_TABLE_ROWS) -> dict[str, pd.DataFrame]:  # noqa: ANN401
     """Table of a notebook, by its title: some rows at most, evenly spaced.
 
     Args:
@@ -144,6 +148,8 @@ def spaced_rows(columns: Any, most: int = MOST_ROWS) -> dict[str, pd.DataFrame]:
     """
     import pandas as pd
 
-    frame = pd.DataFrame(columns)
-    rows = canvas.spaced_places(len(frame), most)
-    return {f"{len(rows)} of {len(frame):,} rows of frame()": frame.iloc[rows]}
+    table_frame = pd.DataFrame(columns)
+    row_numbers = canvas.spaced_places(len(table_frame), max_rows)
+    return {
+        f"{len(row_numbers)} of {len(table_frame):,} rows of frame()": table_frame.iloc[row_numbers]
+    }

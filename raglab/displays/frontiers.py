@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Style
 
-CORNER = "frontier"
+CORNER_KIND = "frontier"
 
 
 @dataclass(eq=False, repr=False)
@@ -66,64 +66,103 @@ class FrontierDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        corners = bandit.frontier(table)
-        arms = [table.arms[int(np.argmax(share))] for share in corners.mixture]
-        drawn = pd.DataFrame(
-            {"kind": CORNER, "policy": arms, "spend": corners.spend, "reward": corners.reward}
+        frontier_corners = bandit.frontier(table)
+        corner_arms = [
+            table.arms[int(np.argmax(arm_shares))] for arm_shares in frontier_corners.mixture
+        ]
+        drawn_rows = pd.DataFrame(
+            {
+                "kind": CORNER_KIND,
+                "policy": corner_arms,
+                "spend": frontier_corners.spend,
+                "reward": frontier_corners.reward,
+            }
         )
         if comparison is not None:
-            columns = [
-                f"{part}{end}" for part in ("spend", "reward") for end in ("", "_low", "_high")
+            plan_columns = [
+                f"{quantity}{column_suffix}"
+                for quantity in ("spend", "reward")
+                for column_suffix in ("", "_low", "_high")
             ]
-            drawn = pd.concat(
-                [drawn, comparison[["policy", *columns]].assign(kind="plan")], ignore_index=True
+            drawn_rows = pd.concat(
+                [drawn_rows, comparison[["policy", *plan_columns]].assign(kind="plan")],
+                ignore_index=True,
             )
-        checked = None if budget is None else check_budget(budget)
-        amount, stated = (None, "") if checked is None else (checked.per_question, checked.unit)
-        return cls(drawn, amount, unit or stated or "cost", len(table.mask)).plot(**drawing)
+        checked_budget = None if budget is None else check_budget(budget)
+        budget_amount, budget_unit = (
+            (None, "")
+            if checked_budget is None
+            else (checked_budget.per_question, checked_budget.unit)
+        )
+        return cls(drawn_rows, budget_amount, unit or budget_unit or "cost", len(table.mask)).plot(
+            **drawing
+        )
 
     def _draw(self, style: Style) -> list[Any]:
-        on, is_corner = self.ax_, self.rows["kind"] == CORNER
-        corners, plans = self.rows[is_corner], self.rows[~is_corner]
-        look: Style = {"color": canvas.GREY, "marker": "o", "markersize": 4, "linewidth": 1.5}
-        look["label"] = "fixed mixtures of arms"
-        lines = list(on.plot(corners["spend"], corners["reward"], **look | style))
-        # the line rises less and less: right below a corner is free, and left above the last
-        for place, row in enumerate(corners.to_dict("records")):
-            is_last = place == len(corners) - 1
-            side: Style = {"xytext": (7, -7), "ha": "left", "va": "top"}
-            side = {"xytext": (-5, 5), "ha": "right", "va": "bottom"} if is_last else side
-            name, look = canvas.literal_text(str(row["policy"])), side | {"bbox": canvas.CLEAR}
-            at = (row["spend"], row["reward"])
-            on.annotate(name, at, textcoords="offset points", fontsize=8, **look)
-        for place, row in enumerate(plans.to_dict("records")):
-            arms: dict[str, Any] = {
-                f"{axis}err": canvas.interval_arms(
-                    *([row[f"{part}{end}"]] for end in ("", "_low", "_high"))
+        axes, is_corner = self.ax_, self.rows["kind"] == CORNER_KIND
+        corner_rows, plan_rows = self.rows[is_corner], self.rows[~is_corner]
+        mark_style: Style = {"color": canvas.GREY, "marker": "o", "markersize": 4, "linewidth": 1.5}
+        mark_style["label"] = "fixed mixtures of arms"
+        frontier_lines = list(
+            axes.plot(corner_rows["spend"], corner_rows["reward"], **mark_style | style)
+        )
+        # The line rises less and less: below and right of a corner is free, above and left of the
+        # last one.
+        for row_index, point_row in enumerate(corner_rows.to_dict("records")):
+            is_last_corner = row_index == len(corner_rows) - 1
+            label_side: Style = {"xytext": (7, -7), "ha": "left", "va": "top"}
+            label_side = (
+                {"xytext": (-5, 5), "ha": "right", "va": "bottom"} if is_last_corner else label_side
+            )
+            corner_name, mark_style = (
+                canvas.literal_text(str(point_row["policy"])),
+                label_side | {"bbox": canvas.CLEAR_BOX},
+            )
+            corner_point = (point_row["spend"], point_row["reward"])
+            axes.annotate(
+                corner_name, corner_point, textcoords="offset points", fontsize=8, **mark_style
+            )
+        # a plan is measured in both directions, so its mark has two intervals
+        for row_index, point_row in enumerate(plan_rows.to_dict("records")):
+            error_bars: dict[str, Any] = {
+                f"{axis_name}err": canvas.interval_arms(
+                    *(
+                        [point_row[f"{quantity}{column_suffix}"]]
+                        for column_suffix in ("", "_low", "_high")
+                    )
                 )
-                for axis, part in (("x", "spend"), ("y", "reward"))
+                for axis_name, quantity in (("x", "spend"), ("y", "reward"))
             }
-            look = canvas.point_style(place) | {"ecolor": "black", "elinewidth": 1.0}
-            label = canvas.literal_text(str(row["policy"]))
-            on.errorbar(row["spend"], row["reward"], label=label, **arms, **look)
+            mark_style = canvas.point_style(row_index) | {"ecolor": "black", "elinewidth": 1.0}
+            plan_label = canvas.literal_text(str(point_row["policy"]))
+            axes.errorbar(
+                point_row["spend"],
+                point_row["reward"],
+                label=plan_label,
+                **error_bars,
+                **mark_style,
+            )
         if self.budget is not None:
-            on.axvline(self.budget, label="budget", **canvas.TARGET)
-        on.margins(x=0.12, y=0.12)
-        unit, size = self.unit, canvas.size_text(self.questions, "questions")
-        on.set_xlabel(canvas.literal_text(f"spend a question ({unit})", canvas.LONGEST_TITLE))
-        on.set_ylabel(f"reward a question (mean; {size})")
-        canvas.tidy(on)
-        canvas.legend_above(on, 2)
-        return lines
+            axes.axvline(self.budget, label="budget", **canvas.TARGET_LINE)
+        # room for the names beside the outer corners
+        axes.margins(x=0.12, y=0.12)
+        unit_text, questions_text = self.unit, canvas.size_text(self.questions, "questions")
+        axes.set_xlabel(
+            canvas.literal_text(f"spend a question ({unit_text})", canvas.LONGEST_TITLE)
+        )
+        axes.set_ylabel(f"reward a question (mean; {questions_text})")
+        canvas.tidy(axes)
+        canvas.legend_above(axes, 2)
+        return frontier_lines
 
     def _summary(self) -> Summary:
-        known = self.rows.reindex(
+        reward_rows = self.rows.reindex(
             columns=["policy", "reward", "reward_low", "reward_high", "spend"]
         )
-        columns = {
-            "policy": known["policy"],
-            "reward": estimate_cells(known, "reward", "reward_"),
-            "spend": known["spend"],
+        table_columns = {
+            "policy": reward_rows["policy"],
+            "reward": estimate_cells(reward_rows, "reward", "reward_"),
+            "spend": reward_rows["spend"],
         }
-        facts = [("questions", f"{self.questions:,}"), ("spend in", self.unit)]
-        return Summary(facts, spaced_rows(columns), title=self.name or "frontier")
+        summary_facts = [("questions", f"{self.questions:,}"), ("spend in", self.unit)]
+        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "frontier")

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Style
 
-SWEPT = ("hallucination_rate", "false_refusal_rate", "coverage")
-ENDS = ("", "_k", "_n", "_low", "_high")  # of a rate's columns
-RIGHT = "that would be right"  # cases that a false refusal is one of, where none has a label
+SWEPT_RATES = ("hallucination_rate", "false_refusal_rate", "coverage")
+RATE_COLUMN_SUFFIXES = ("", "_k", "_n", "_low", "_high")  # of a rate's columns
+UNLABELLED_RIGHT = (
+    "that would be right"  # cases that a false refusal is one of, where none has a label
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -49,7 +51,7 @@ class ThresholdSweepDisplay(FrameDisplay):
       name: score of the threshold, or its unit, in brackets on the axis.
     """
 
-    rates: Sequence[str] = SWEPT
+    rates: Sequence[str] = SWEPT_RATES
     targets: Mapping[str, float] = field(default_factory=dict)
     certificate: Certificate | None = None
     level: float = 0.95
@@ -88,21 +90,24 @@ class ThresholdSweepDisplay(FrameDisplay):
 
         Source: rules S2.6, S6.2.
         """
-        labelled = correct if label is None else _codes("label", label) == Status.ok
-        answered = _check_curve(metrics.risk_coverage(correct, scores), "scores")
+        is_labelled_ok = correct if label is None else _status_codes("label", label) == Status.ok
+        answered_curve = _check_curve(metrics.risk_coverage(correct, scores), "scores")
         steps = _gate_steps(
-            answered, metrics.risk_coverage(labelled, scores), np.asarray(labelled), level
+            answered_curve,
+            metrics.risk_coverage(is_labelled_ok, scores),
+            np.asarray(is_labelled_ok),
+            level,
         )
-        steps.attrs["share_of"] = {"false_refusal_rate": RIGHT} if label is None else {}
-        shown: dict[str, Any] = {"certificate": certificate, "level": level}
-        return cls.from_steps(steps, targets=targets, **shown, **drawing)
+        steps.attrs["share_of"] = {"false_refusal_rate": UNLABELLED_RIGHT} if label is None else {}
+        display_fields: dict[str, Any] = {"certificate": certificate, "level": level}
+        return cls.from_steps(steps, targets=targets, **display_fields, **drawing)
 
     @classmethod
     def from_steps(
         cls,
         steps: pd.DataFrame,
         *,
-        rates: Sequence[str] = SWEPT,
+        rates: Sequence[str] = SWEPT_RATES,
         targets: Mapping[str, float] | None = None,
         certificate: Certificate | None = None,
         level: float = 0.95,
@@ -122,83 +127,127 @@ class ThresholdSweepDisplay(FrameDisplay):
           ValueError: a column is missing, no steps, those of several thresholds, an unknown rate,
             or a certificate of policies.
         """
-        for name in (*rates, *(targets or {})):
-            known = ", ".join(canvas.SWEEP_INKS)
-            check(name in canvas.SWEEP_INKS, f"rates and targets must be among {known}", name)
-        names = ["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]
-        check_rows("steps", steps, names)
-        n = steps["path"].nunique() if "path" in steps else 1
-        check(n == 1, "steps must be of one threshold", f"those of {n}; pass path= to steps")
+        for rate_name in (*rates, *(targets or {})):
+            known_rates = ", ".join(canvas.SWEEP_INKS)
+            check(
+                rate_name in canvas.SWEEP_INKS,
+                f"rates and targets must be among {known_rates}",
+                rate_name,
+            )
+        column_names = [
+            "low",
+            "high",
+            *(f"{rate}{column_suffix}" for rate in rates for column_suffix in RATE_COLUMN_SUFFIXES),
+        ]
+        check_rows("steps", steps, column_names)
+        n_thresholds = steps["path"].nunique() if "path" in steps else 1
+        check(
+            n_thresholds == 1,
+            "steps must be of one threshold",
+            f"those of {n_thresholds}; pass path= to steps",
+        )
         _check_gate(certificate)
-        rows = steps[names].reset_index(drop=True)
-        units, share_of = (steps.attrs.get(name, {}) for name in ("units", "share_of"))
+        step_rows = steps[column_names].reset_index(drop=True)
+        units, share_of = (steps.attrs.get(rate_name, {}) for rate_name in ("units", "share_of"))
         # a frame that does not say its path is of the one that has a unit, if there is one
-        one_unit = units if len(units) == 1 else {}
-        paths = steps["path"].unique() if "path" in steps else one_unit
-        texts = [f"{path} ({units.get(path) or 'unit of its signal'})" for path in paths]
-        path = texts[0] if texts else cls.threshold
-        return cls(rows, rates, targets or {}, certificate, level, path, share_of).plot(**drawing)
+        sole_unit = units if len(units) == 1 else {}
+        paths = steps["path"].unique() if "path" in steps else sole_unit
+        path_texts = [
+            f"{threshold_path} ({units.get(threshold_path) or 'unit of its signal'})"
+            for threshold_path in paths
+        ]
+        threshold_path = path_texts[0] if path_texts else cls.threshold
+        return cls(
+            step_rows, rates, targets or {}, certificate, level, threshold_path, share_of
+        ).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        on, edges, lines = self.ax_, self._edges(), []
+        axes, step_edges, rate_lines = self.ax_, self._edges(), []
         # Rates as exact steps, each within the interval of its steps.
-        for place, rate in enumerate(self.rates):
-            value, low, high = (
-                self.rows[f"{rate}{end}"].to_numpy(np.float64) for end in ("", "_low", "_high")
+        for rate_index, rate in enumerate(self.rates):
+            rate_values, lower_bounds, upper_bounds = (
+                self.rows[f"{rate}{column_suffix}"].to_numpy(np.float64)
+                for column_suffix in ("", "_low", "_high")
             )
-            colour = canvas.SWEEP_INKS[rate]
-            on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
-            of = self.share_of.get(rate) or RATE_TABLE[rate].share_of.replace("all", "cases")
-            size = canvas.size_text(self.rows[f"{rate}_n"], of)
-            look = canvas.line_style(place) | {"color": colour, "baseline": None}
-            look["label"] = f"{canvas.rate_label(rate)} ({size})"
-            lines.append(on.stairs(value, edges, **look | style))
-        canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
-        marks: list[float] = []
+            rate_colour = canvas.SWEEP_INKS[rate]
+            axes.stairs(
+                upper_bounds,
+                step_edges,
+                baseline=lower_bounds,
+                fill=True,
+                color=rate_colour,
+                **canvas.INTERVAL_BAND,
+            )
+            denominator = self.share_of.get(rate) or RATE_TABLE[rate].share_of.replace(
+                "all", "cases"
+            )
+            denominator_text = canvas.size_text(self.rows[f"{rate}_n"], denominator)
+            line_look = canvas.line_style(rate_index) | {"color": rate_colour, "baseline": None}
+            line_look["label"] = f"{canvas.rate_label(rate)} ({denominator_text})"
+            rate_lines.append(axes.stairs(rate_values, step_edges, **line_look | style))
+        canvas.draw_band_label(axes, f"{100 * self.level:g} % interval at each step")
+        certified_marks: list[float] = []
         if (certificate := self.certificate) is not None:
-            at, text = certificate.threshold, _certified_text(certificate)
-            if at is None:
-                on.plot([], [], label=text, linestyle="none")
+            certified_threshold, certificate_text = (
+                certificate.threshold,
+                _certified_text(certificate),
+            )
+            if certified_threshold is None:
+                axes.plot([], [], label=certificate_text, linestyle="none")
             else:
-                marks = [at]
-                on.axvline(at, label=text, **canvas.CERTIFIED)
-                label = f"upper bound there, {100 * certificate.bound:.3g} %"
-                on.plot(marks, [certificate.bound], label=label, **canvas.BOUND)
+                certified_marks = [certified_threshold]
+                axes.axvline(certified_threshold, label=certificate_text, **canvas.CERTIFIED_LINE)
+                bound_label = f"upper bound there, {100 * certificate.bound:.3g} %"
+                axes.plot(
+                    certified_marks, [certificate.bound], label=bound_label, **canvas.BOUND_MARK
+                )
         # A range that holds every change and the certified threshold; targets dashed in the ink of
         # their rate.
-        on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], marks))
+        axes.set_xlim(
+            *canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], certified_marks)
+        )
         for rate, target in self.targets.items():
-            look = {"color": canvas.SWEEP_INKS[rate]}
-            figures.target_line(on, target, figures.target_label(rate, target), **look)
-        named = f"({self.name_})" if self.name_ else self.threshold
-        on.set_xlabel(f"threshold {canvas.literal_text(named, canvas.LONGEST_TITLE)}")
-        canvas.limit_ticks(on)
-        canvas.shares_up(on, "rate (%)")
-        canvas.legend_beside(on)
-        return lines
+            line_look = {"color": canvas.SWEEP_INKS[rate]}
+            figures.target_line(axes, target, figures.target_label(rate, target), **line_look)
+        axis_name = f"({self.name_})" if self.name_ else self.threshold
+        axes.set_xlabel(f"threshold {canvas.literal_text(axis_name, canvas.LONGEST_TITLE)}")
+        canvas.limit_ticks(axes)
+        canvas.shares_up(axes, "rate (%)")
+        canvas.legend_beside(axes)
+        return rate_lines
 
     def _edges(self) -> NDArray[np.float64]:
         """Ends of the steps.
 
         An open end lies as far out as all steps are wide, so that it is drawn.
         """
-        edges = np.append(self.rows["low"].to_numpy(float), self.rows["high"].iloc[-1])
-        known = edges[np.isfinite(edges)] if np.isfinite(edges).any() else np.zeros(1)
-        first, last = known[[0, -1]].tolist()
-        room = max(last - first, abs(first), 1.0)
-        return np.nan_to_num(edges, neginf=first - room, posinf=last + room)
+        step_edges = np.append(self.rows["low"].to_numpy(float), self.rows["high"].iloc[-1])
+        finite_edges = (
+            step_edges[np.isfinite(step_edges)] if np.isfinite(step_edges).any() else np.zeros(1)
+        )
+        first_edge, last_edge = finite_edges[[0, -1]].tolist()
+        outer_width = max(last_edge - first_edge, abs(first_edge), 1.0)
+        return np.nan_to_num(
+            step_edges, neginf=first_edge - outer_width, posinf=last_edge + outer_width
+        )
 
     def _summary(self) -> Summary:
-        columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
+        table_columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
         for rate in self.rates:
-            columns[canvas.rate_label(rate)] = rate_cells(self.rows, rate, f"{rate}_")
-        facts = [("threshold", self.name or self.threshold), ("interval", _exact(self.level))]
-        facts += [(f"{canvas.rate_label(rate)} of", of) for rate, of in self.share_of.items()]
+            table_columns[canvas.rate_label(rate)] = rate_cells(self.rows, rate, f"{rate}_")
+        facts = [
+            ("threshold", self.name or self.threshold),
+            ("interval", _exact_interval_text(self.level)),
+        ]
+        facts += [
+            (f"{canvas.rate_label(rate)} of", denominator)
+            for rate, denominator in self.share_of.items()
+        ]
         facts += _certificate_facts(self.certificate)
-        return Summary(facts, spaced_rows(columns))
+        return Summary(facts, spaced_rows(table_columns))
 
 
-def _exact(level: float) -> str:
+def _exact_interval_text(level: float) -> str:
     return f"exact {100 * level:g} %"
 
 
@@ -208,11 +257,11 @@ def _certificate_facts(certificate: Certificate | None) -> list[tuple[str, str]]
 
 def _certified_text(certificate: Certificate) -> str:
     """Certified threshold and promise, or that there is none, for a legend."""
-    confidence = f"{100 * (1 - certificate.delta):g} % confidence"
+    confidence_text = f"{100 * (1 - certificate.delta):g} % confidence"
     if certificate.threshold is None:
-        return f"nothing certified at {confidence}"
-    alpha = f"{100 * certificate.promises[0].alpha:g} %"
-    return f"certified at {certificate.threshold:.4g}: risk ≤ {alpha} at {confidence}"
+        return f"nothing certified at {confidence_text}"
+    promised_risk = f"{100 * certificate.promises[0].alpha:g} %"
+    return f"certified at {certificate.threshold:.4g}: risk ≤ {promised_risk} at {confidence_text}"
 
 
 @dataclass(eq=False, repr=False)
@@ -270,32 +319,45 @@ class OutcomeTableDisplay(Display):
         Example:
           `OutcomeTableDisplay.from_predictions(labels, statuses, right=frame["correct"])`
         """
-        rows, columns = _codes("label", label), _codes("status", status)
-        counts = metrics.outcome_table(rows, columns)
-        check(counts.any(), "label must hold at least one case", "none; check the split")
-        wrong = None
+        label_codes, status_codes = _status_codes("label", label), _status_codes("status", status)
+        outcome_counts = metrics.outcome_table(label_codes, status_codes)
+        check(outcome_counts.any(), "label must hold at least one case", "none; check the split")
+        wrong_sources = None
         if right is not None:
             is_right = np.asarray(right).astype(bool)
             check(
-                is_right.shape == rows.shape, f"right must be [Q], Q = {len(rows)}", is_right.shape
+                is_right.shape == label_codes.shape,
+                f"right must be [Q], Q = {len(label_codes)}",
+                is_right.shape,
             )
-            wrong = int(((rows == Status.ok) & (columns == Status.ok) & ~is_right).sum())
-        priced: dict[str, Any] = {} if costs is None else _paid(rows, columns, right, costs, level)
-        ends = metrics.outcome_intervals(counts, level)
-        return cls(counts, ends, wrong, level=level, **priced).plot(**drawing)
+            wrong_sources = int(
+                ((label_codes == Status.ok) & (status_codes == Status.ok) & ~is_right).sum()
+            )
+        cost_fields: dict[str, Any] = (
+            {} if costs is None else _cost_fields(label_codes, status_codes, right, costs, level)
+        )
+        share_intervals = metrics.outcome_intervals(outcome_counts, level)
+        return cls(outcome_counts, share_intervals, wrong_sources, level=level, **cost_fields).plot(
+            **drawing
+        )
 
     def _draw(self, style: Style) -> list[Any]:
-        parts = (canvas.literal_text(self.name_ or ""), " ".join(map(" ".join, self._paid)))
-        look: Style = {"title": ", ".join(filter(None, parts)), "interval": self.interval}
-        figures.confusion_matrix(self.counts, self.ax_, wrong=self.wrong or 0, **look, **style)
+        title_parts = (canvas.literal_text(self.name_ or ""), " ".join(map(" ".join, self._paid)))
+        matrix_style: Style = {
+            "title": ", ".join(filter(None, title_parts)),
+            "interval": self.interval,
+        }
+        figures.confusion_matrix(
+            self.counts, self.ax_, wrong=self.wrong or 0, **matrix_style, **style
+        )
         return list(self.ax_.images)
 
     @property
     def _paid(self) -> list[tuple[str, str]]:
         if self.cost is None:
             return []
-        ends = "({:.3f} to {:.3f})".format(*self.cost_interval)
-        return [("expected cost", f"{self.expected_cost:.3f} a case {ends}")]
+        interval_text = "({:.3f} to {:.3f})".format(*self.cost_interval)
+        return [("expected cost", f"{self.expected_cost:.3f} a case {interval_text}")]
 
     def frame(self) -> pd.DataFrame:
         """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
@@ -305,103 +367,140 @@ class OutcomeTableDisplay(Display):
         """
         import pandas as pd
 
-        names = [status.name for status in Status]
-        n, k = np.repeat(self.counts.sum(axis=1), len(names)), self.counts.ravel()
-        columns: dict[str, Any] = {
-            "label": np.repeat(names, len(names)),
-            "decision": names * len(names),
-            "share": _ratio(k, n),
-            "k": k,
-            "n": n,
+        status_names = [status.name for status in Status]
+        label_counts, cell_counts = (
+            np.repeat(self.counts.sum(axis=1), len(status_names)),
+            self.counts.ravel(),
+        )
+        frame_columns: dict[str, Any] = {
+            "label": np.repeat(status_names, len(status_names)),
+            "decision": status_names * len(status_names),
+            "share": _share_or_nan(cell_counts, label_counts),
+            "k": cell_counts,
+            "n": label_counts,
             "low": np.ravel(self.interval.low),
             "high": np.ravel(self.interval.high),
         }
         if self.wrong is not None:
-            answers = np.where(np.tile(names, len(names)) == Status.ok.name, k, 0)
-            columns["wrong"] = np.concatenate([[self.wrong], answers[1:]])
-        return pd.DataFrame(columns if self.cost is None else columns | {"cost": self.cost.ravel()})
+            wrong_answers = np.where(
+                np.tile(status_names, len(status_names)) == Status.ok.name, cell_counts, 0
+            )
+            frame_columns["wrong"] = np.concatenate([[self.wrong], wrong_answers[1:]])
+        return pd.DataFrame(
+            frame_columns if self.cost is None else frame_columns | {"cost": self.cost.ravel()}
+        )
 
     def _summary(self) -> Summary:
-        frame = self.frame()
-        columns: dict[str, Any] = dict(frame[["label", "decision"]])
-        columns["share of the label"] = rate_cells(frame, "share")
-        columns |= {name: frame[name] for name in ("wrong", "cost") if name in frame}
-        facts = [("cases", f"{self.counts.sum():,}"), ("interval", _exact(self.level))]
+        cell_frame = self.frame()
+        table_columns: dict[str, Any] = dict(cell_frame[["label", "decision"]])
+        table_columns["share of the label"] = rate_cells(cell_frame, "share")
+        table_columns |= {
+            column_name: cell_frame[column_name]
+            for column_name in ("wrong", "cost")
+            if column_name in cell_frame
+        }
+        summary_facts = [
+            ("cases", f"{self.counts.sum():,}"),
+            ("interval", _exact_interval_text(self.level)),
+        ]
         title = self.name or "label × decision"
-        return Summary([*facts, *self._paid], spaced_rows(columns), title=title)
+        return Summary([*summary_facts, *self._paid], spaced_rows(table_columns), title=title)
 
 
-def _ratio(k: ArrayLike, n: ArrayLike) -> NDArray[np.float64]:
+def _share_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> NDArray[np.float64]:
     """K of n, NaN where there are none."""
-    size = np.asarray(n, dtype=np.float64)
-    return np.divide(k, size, out=np.full(size.shape, np.nan), where=size > 0)
+    sizes = np.asarray(denominators, dtype=np.float64)
+    return np.divide(numerators, sizes, out=np.full(sizes.shape, np.nan), where=sizes > 0)
 
 
-def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -> pd.DataFrame:
+def _gate_steps(
+    answered_curve: Curve, ok_curve: Curve, is_ok: NDArray[Any], level: float
+) -> pd.DataFrame:
     """Steps of the gate, ascending, in the columns of `replay.steps`; the last refuses everything.
 
     Args:
-      answered, of_ok: risk–coverage of being right, and of being labelled ok.
-      ok: whether a case is labelled so, [Q].
+      answered_curve, of_ok: risk–coverage of being right, and of being labelled ok.
+      is_ok: whether a case is labelled so, [Q].
     """
     import pandas as pd
 
-    at = np.flip(answered.at)
-    n, wrong, not_ok = (np.append(part[::-1], 0) for part in (answered.n, answered.k, of_ok.k))
-    n_ok, size = int(np.count_nonzero(ok)), len(ok)
-    columns: dict[str, Any] = {"low": np.append(-np.inf, at), "high": np.append(at, np.inf)}
-    counts = {
-        "hallucination_rate": (wrong, n),
-        "false_refusal_rate": (n_ok - (n - not_ok), np.full(len(n), n_ok)),
-        "coverage": (n, np.full(len(n), size)),
+    thresholds = np.flip(answered_curve.at)
+    answered_counts, wrong_counts, not_ok_counts = (
+        np.append(curve_counts[::-1], 0)
+        for curve_counts in (answered_curve.n, answered_curve.k, ok_curve.k)
+    )
+    n_ok, n_cases = int(np.count_nonzero(is_ok)), len(is_ok)
+    step_columns: dict[str, Any] = {
+        "low": np.append(-np.inf, thresholds),
+        "high": np.append(thresholds, np.inf),
     }
-    for name, (k, total) in counts.items():
-        ends = metrics.clopper_pearson(k, total, level)
-        values = (_ratio(k, total), k, total, *ends)
-        columns |= {f"{name}{end}": part for end, part in zip(ENDS, values, strict=True)}
-    return pd.DataFrame(columns)
+    rate_counts = {
+        "hallucination_rate": (wrong_counts, answered_counts),
+        "false_refusal_rate": (
+            n_ok - (answered_counts - not_ok_counts),
+            np.full(len(answered_counts), n_ok),
+        ),
+        "coverage": (answered_counts, np.full(len(answered_counts), n_cases)),
+    }
+    for rate_name, (numerators, denominators) in rate_counts.items():
+        intervals = metrics.clopper_pearson(numerators, denominators, level)
+        rate_columns = (
+            _share_or_nan(numerators, denominators),
+            numerators,
+            denominators,
+            *intervals,
+        )
+        step_columns |= {
+            f"{rate_name}{column_suffix}": curve_counts
+            for column_suffix, curve_counts in zip(RATE_COLUMN_SUFFIXES, rate_columns, strict=True)
+        }
+    return pd.DataFrame(step_columns)
 
 
 def _check_gate(certificate: Certificate | None) -> None:
     """Refuse a certificate of policies: that of one gate has a threshold and promises its risk."""
     if certificate is not None:
-        names = {promise.name for promise in certificate.promises}
-        is_gate = names <= {"risk"} and not isinstance(certificate.chosen, str)
+        promise_names = {promise.name for promise in certificate.promises}
+        is_gate = promise_names <= {"risk"} and not isinstance(certificate.chosen, str)
         rule = "certificate must be of one gate, as certify.certify makes it"
-        check(is_gate, rule, f"that of {certificate.chosen or ', '.join(names)}")
+        check(is_gate, rule, f"that of {certificate.chosen or ', '.join(promise_names)}")
 
 
-def _paid(
-    label: NDArray[np.int64],
-    status: NDArray[np.int64],
+def _cost_fields(
+    label_codes: NDArray[np.int64],
+    status_codes: NDArray[np.int64],
     right: ArrayLike | None,
     costs: Costs,
     level: float,
 ) -> dict[str, Any]:
     """Mean cost of cases by label and decision, [3, 3], and of all with its interval, as fields."""
     check(right is not None, "costs need right=", "none; a wrong answer has a cost of its own")
-    matrix = metrics.cost_matrix(costs)
-    cell = np.ravel_multi_index(
-        (status, label, np.asarray(right).astype(np.int64)), (len(Status), len(Status), 2)
+    cost_matrix = metrics.cost_matrix(costs)
+    case_cells = np.ravel_multi_index(
+        (status_codes, label_codes, np.asarray(right).astype(np.int64)),
+        (len(Status), len(Status), 2),
     )
-    cells = np.bincount(cell, minlength=metrics.PLAIN_CELLS)
-    paid, n = (
-        part.reshape(len(Status), len(Status), 2).sum(axis=2).T
-        for part in (cells * metrics.cell_costs(matrix)[: metrics.PLAIN_CELLS], cells)
+    cell_counts = np.bincount(case_cells, minlength=metrics.PLAIN_CELLS)
+    paid_costs, case_counts = (
+        cell_values.reshape(len(Status), len(Status), 2).sum(axis=2).T
+        for cell_values in (
+            cell_counts * metrics.cell_costs(cost_matrix)[: metrics.PLAIN_CELLS],
+            cell_counts,
+        )
     )
-    low, high = metrics.cost_interval(cells, matrix, level)
-    expected = float(metrics.expected_cost(cells, matrix))
+    lower_bound, upper_bound = metrics.cost_interval(cell_counts, cost_matrix, level)
+    expected = float(metrics.expected_cost(cell_counts, cost_matrix))
     return {
-        "cost": _ratio(paid, n),
+        "cost": _share_or_nan(paid_costs, case_counts),
         "expected_cost": expected,
-        "cost_interval": (float(low), float(high)),
+        "cost_interval": (float(lower_bound), float(upper_bound)),
     }
 
 
 Band = Literal["pointwise", "simultaneous"]
-DIAGONAL = "if scores were true probabilities"
-COUNTS = "cases by score"
-STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
+DIAGONAL_LABEL = "if scores were true probabilities"
+CASE_STRIP_LABEL = "cases by score"
+CASE_STRIP_RANGE = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
 SPREAD_BINS = 20
 
 
@@ -472,55 +571,79 @@ class ReliabilityDisplay(Display):
         ece = calibration.ece(y_true, y_prob)
         if weights is not None:
             curve, interval, ece = _weighed_curve(curve, y_true, y_prob, weights, level)
-        spread = calibration.reliability(y_true, y_prob, bins=SPREAD_BINS)
-        smooth = calibration.smooth_ece_with_bandwidth(y_true, y_prob)
-        brier = calibration.brier_decomposition(y_true, y_prob)
-        return cls(curve, interval, spread, ece, smooth, brier, level).plot(**drawing)
+        score_counts = calibration.reliability(y_true, y_prob, bins=SPREAD_BINS)
+        smooth_ece = calibration.smooth_ece_with_bandwidth(y_true, y_prob)
+        brier_parts = calibration.brier_decomposition(y_true, y_prob)
+        return cls(curve, interval, score_counts, ece, smooth_ece, brier_parts, level).plot(
+            **drawing
+        )
 
     @property
     def _measures(self) -> list[tuple[str, str]]:
         """ECE, smooth ECE with its bandwidth, Brier score with its parts."""
-        (smooth, width), score = self.smooth_ece, self.brier
-        parts = f"MCB {score.mcb:.3f} − DSC {score.dsc:.3f} + UNC {score.unc:.3f}"
+        (smooth_error, bandwidth), brier = self.smooth_ece, self.brier
+        brier_text = f"MCB {brier.mcb:.3f} − DSC {brier.dsc:.3f} + UNC {brier.unc:.3f}"
         return [
             ("ECE", f"{self.ece:.3f}"),
-            ("smooth ECE", f"{smooth:.3f} (bandwidth {width:.3f})"),
-            ("Brier", f"{score.score:.3f} = {parts}"),
+            ("smooth ECE", f"{smooth_error:.3f} (bandwidth {bandwidth:.3f})"),
+            ("Brier", f"{brier.score:.3f} = {brier_text}"),
         ]
 
     def _draw(self, style: Style) -> list[Any]:
-        on, curve, narrow = self.ax_, self.curve, canvas.is_narrow(self.ax_)
-        if DIAGONAL not in on.get_legend_handles_labels()[1]:
-            on.plot([0, 1], [0, 1], label=DIAGONAL, **canvas.IDEAL)
+        axes, curve, is_narrow = self.ax_, self.curve, canvas.is_narrow(self.ax_)
+        if DIAGONAL_LABEL not in axes.get_legend_handles_labels()[1]:
+            axes.plot([0, 1], [0, 1], label=DIAGONAL_LABEL, **canvas.IDEAL_LINE)
         # A second curve on the same axes takes the next colour.
-        place = len(on.containers)
-        look = canvas.line_style(place) | {"linewidth": 1.0, "elinewidth": 1.2, "capsize": 3}
-        look |= {"marker": canvas.MARKERS[place % 7], "markersize": 5} | style
-        who = f"{canvas.literal_text(self.name_ or 'scores')} ({int(curve.n.sum())} cases)"
-        ece, smooth, brier = map(" ".join, self._measures)
-        label = f"{who}: {ece}" if narrow else f"{who}: {ece}, {smooth}\n{brier}"
-        arms = canvas.interval_arms(curve.y, self.interval.low, self.interval.high)
-        points = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **look)
-        self._draw_case_strip(look["color"], filled=len(on.containers) == 1)
-        on.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
-        on.set_xlabel("score (as a probability, 0 to 1)")
-        canvas.shares_up(on, "came true (share of cases, %)")
-        canvas.strip_below(on, STRIP[0] - 0.01)
-        canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
-        return [points.lines[0]]
+        curve_index = len(axes.containers)
+        point_style = canvas.line_style(curve_index) | {
+            "linewidth": 1.0,
+            "elinewidth": 1.2,
+            "capsize": 3,
+        }
+        point_style |= {"marker": canvas.MARKERS[curve_index % 7], "markersize": 5} | style
+        curve_name = f"{canvas.literal_text(self.name_ or 'scores')} ({int(curve.n.sum())} cases)"
+        ece_text, smooth_text, brier_text = map(" ".join, self._measures)
+        legend_label = (
+            f"{curve_name}: {ece_text}"
+            if is_narrow
+            else f"{curve_name}: {ece_text}, {smooth_text}\n{brier_text}"
+        )
+        error_bars = canvas.interval_arms(curve.y, self.interval.low, self.interval.high)
+        error_container = axes.errorbar(
+            curve.x, curve.y, yerr=error_bars, label=legend_label, **point_style
+        )
+        self._draw_case_strip(point_style["color"], is_filled=len(axes.containers) == 1)
+        axes.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
+        axes.set_xlabel("score (as a probability, 0 to 1)")
+        canvas.shares_up(axes, "came true (share of cases, %)")
+        canvas.strip_below(axes, CASE_STRIP_RANGE[0] - 0.01)
+        canvas.legend_above(
+            axes,
+            stands_first=lambda legend_label: (
+                not legend_label.startswith((CASE_STRIP_LABEL, DIAGONAL_LABEL))
+            ),
+        )
+        return [error_container.lines[0]]
 
-    def _draw_case_strip(self, colour: str, *, filled: bool) -> None:
+    def _draw_case_strip(self, strip_colour: str, *, is_filled: bool) -> None:
         """Cases by score in the strip below 0 %, the tallest bar as high as the strip.
 
         Of a second curve an outline.
         """
-        bars = np.zeros(SPREAD_BINS)
-        bars[np.rint(self.spread.at * SPREAD_BINS).astype(int)] = self.spread.n
-        top = STRIP[0] + (STRIP[1] - STRIP[0]) * bars / bars.max()
-        look: Style = {"baseline": STRIP[0], "color": colour}
-        look |= {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
-        label = f"{COUNTS}, tallest bar {int(bars.max())}"
-        self.ax_.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), label=label, **look)
+        bin_counts = np.zeros(SPREAD_BINS)
+        bin_counts[np.rint(self.spread.at * SPREAD_BINS).astype(int)] = self.spread.n
+        bar_tops = (
+            CASE_STRIP_RANGE[0]
+            + (CASE_STRIP_RANGE[1] - CASE_STRIP_RANGE[0]) * bin_counts / bin_counts.max()
+        )
+        bar_style: Style = {"baseline": CASE_STRIP_RANGE[0], "color": strip_colour}
+        bar_style |= (
+            {"fill": True, "alpha": 0.35, "linewidth": 0} if is_filled else {"linewidth": 1.1}
+        )
+        strip_label = f"{CASE_STRIP_LABEL}, tallest bar {int(bin_counts.max())}"
+        self.ax_.stairs(
+            bar_tops, np.linspace(0.0, 1.0, SPREAD_BINS + 1), label=strip_label, **bar_style
+        )
 
     def frame(self) -> pd.DataFrame:
         """One row a point.
@@ -530,43 +653,60 @@ class ReliabilityDisplay(Display):
         return _curve_frame(self.curve, self.interval, ("bin_low", "score", "rate"))
 
     def _summary(self) -> Summary:
-        frame = self.frame()
-        columns: dict[str, Any] = dict(frame[["bin_low", "score"]])
-        columns["came true"] = rate_cells(frame)
-        facts = [*self._measures, ("interval", _exact(self.level))]
-        return Summary(facts, spaced_rows(columns), title=self.name or "scores")
+        point_frame = self.frame()
+        table_columns: dict[str, Any] = dict(point_frame[["bin_low", "score"]])
+        table_columns["came true"] = rate_cells(point_frame)
+        summary_facts = [*self._measures, ("interval", _exact_interval_text(self.level))]
+        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "scores")
 
 
 def _weighed_curve(
-    curve: Curve, y: ArrayLike, p: ArrayLike, weights: NDArray[np.float64], level: float
+    curve: Curve,
+    outcomes: ArrayLike,
+    probabilities: ArrayLike,
+    weights: NDArray[np.float64],
+    level: float,
 ) -> tuple[Curve, Interval, float]:
     """Points, intervals and ECE of weighted cases in the bins of a curve.
 
     An interval is that of as many cases as those of the bin are worth (Kish 1965).
     """
-    truth, score = np.asarray(y, dtype=np.float64), np.asarray(p, dtype=np.float64)
-    place = np.maximum(np.searchsorted(curve.at, score, side="left") - 1, 0)
-    size, mean, rate, squares = (
-        np.bincount(place, weights * part, minlength=len(curve.at))
-        for part in (1.0, score, truth, weights)
+    outcome_values, scores = (
+        np.asarray(outcomes, dtype=np.float64),
+        np.asarray(probabilities, dtype=np.float64),
+    )
+    bin_indices = np.maximum(np.searchsorted(curve.at, scores, side="left") - 1, 0)
+    bin_weights, score_sums, outcome_sums, squared_weights = (
+        np.bincount(bin_indices, weights * case_values, minlength=len(curve.at))
+        for case_values in (1.0, scores, outcome_values, weights)
     )
     # a label without a share weighs nothing
-    x, observed = _ratio(mean, size), _ratio(rate, size)
-    worth: Any = np.nan_to_num(_ratio(size**2, squares))  # no whole number of cases
-    interval = metrics.clopper_pearson(np.nan_to_num(observed) * worth, worth, level)
-    error = float(np.nansum(size * np.abs(x - observed)) / size.sum())
-    return curve._replace(x=x, y=observed), interval, error
+    mean_scores, observed_rates = (
+        _share_or_nan(score_sums, bin_weights),
+        _share_or_nan(outcome_sums, bin_weights),
+    )
+    # no whole number of cases
+    effective_counts: Any = np.nan_to_num(_share_or_nan(bin_weights**2, squared_weights))
+    interval = metrics.clopper_pearson(
+        np.nan_to_num(observed_rates) * effective_counts, effective_counts, level
+    )
+    weighted_ece = float(
+        np.nansum(bin_weights * np.abs(mean_scores - observed_rates)) / bin_weights.sum()
+    )
+    return curve._replace(x=mean_scores, y=observed_rates), interval, weighted_ece
 
 
-def _curve_frame(curve: Curve, interval: Interval, names: tuple[str, str, str]) -> pd.DataFrame:
+def _curve_frame(
+    curve: Curve, interval: Interval, column_names: tuple[str, str, str]
+) -> pd.DataFrame:
     """One row a point of a curve.
 
     Its `at`, `x` and `y` by their names, `k`, `n`, and the interval of `y`.
     """
     import pandas as pd
 
-    columns = dict(zip(names, (curve.at, curve.x, curve.y), strict=True))
-    return pd.DataFrame(columns | {"k": curve.k, "n": curve.n} | interval._asdict())
+    curve_columns = dict(zip(column_names, (curve.at, curve.x, curve.y), strict=True))
+    return pd.DataFrame(curve_columns | {"k": curve.k, "n": curve.n} | interval._asdict())
 
 
 @dataclass(eq=False, repr=False)
@@ -627,16 +767,16 @@ class RiskCoverageDisplay(Display):
             confidence at all, or a certificate of policies, of other cases, another confidence or
             another target.
         """
-        bands = (*get_args(Band), None)
-        check(band in bands, f"band must be one of {bands}", band)
+        known_bands = (*get_args(Band), None)
+        check(band in known_bands, f"band must be one of {known_bands}", band)
         check(0.0 <= (target or 0.0) <= 1.0, "target must be in [0, 1]", f"{target}; 0.1 is 10 %")
         curve = _check_curve(metrics.risk_coverage(correct, confidence), "confidence")
         if certificate is not None:
             _check_certificate(certificate, curve, target)
         interval = metrics.risk_band(curve, level, simultaneous=band == "simultaneous")
-        areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
-        shown = cls(curve, interval, *areas, band, level, target, certificate)
-        return shown.plot(**drawing)
+        curve_areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
+        display = cls(curve, interval, *curve_areas, band, level, target, certificate)
+        return display.plot(**drawing)
 
     @property
     def within_target(self) -> int | None:
@@ -645,35 +785,64 @@ class RiskCoverageDisplay(Display):
         return int(steps[-1]) if len(steps) else None
 
     def _draw(self, style: Style) -> list[Any]:
-        on = self.ax_
-        place = sum(line.get_drawstyle() == "steps-pre" for line in on.get_lines())
-        who = f"{canvas.literal_text(self.name_ or 'confidence')} ({self._cases})"
-        areas = ", ".join(map(" ".join, self._areas))
-        line = figures.risk_line(on, self.curve, f"{who}: {areas}", place, **style)
+        axes = self.ax_
+        curve_index = sum(
+            risk_line.get_drawstyle() == "steps-pre" for risk_line in axes.get_lines()
+        )
+        curve_name = f"{canvas.literal_text(self.name_ or 'confidence')} ({self._cases})"
+        area_text = ", ".join(map(" ".join, self._areas))
+        risk_line = figures.risk_line(
+            axes, self.curve, f"{curve_name}: {area_text}", curve_index, **style
+        )
         if self.band is not None:
-            x = figures.from_zero_coverage(self.curve.x, 0.0)
-            low, high = (figures.from_zero_coverage(np.asarray(end)) for end in self.interval)
-            look: Style = canvas.BAND | {"color": line.get_color()}
-            if place:  # of a second curve the ends alone: two fills would mix their colours
-                look = {"facecolor": "none", "edgecolor": line.get_color(), "linewidth": 0.7}
-                look |= canvas.DOTTED  # ends of a second band
-            on.fill_between(x, low, high, step="pre", **look)
-            if self._interval_is not in on.get_legend_handles_labels()[1]:
-                canvas.draw_band_label(on, self._interval_is)
-        step = self.within_target
+            coverages = figures.from_zero_coverage(self.curve.x, 0.0)
+            lower_bounds, upper_bounds = (
+                figures.from_zero_coverage(np.asarray(interval_end))
+                for interval_end in self.interval
+            )
+            band_style: Style = canvas.INTERVAL_BAND | {"color": risk_line.get_color()}
+            if curve_index:  # of a second curve the ends alone: two fills would mix their colours
+                band_style = {
+                    "facecolor": "none",
+                    "edgecolor": risk_line.get_color(),
+                    "linewidth": 0.7,
+                }
+                band_style |= canvas.DOTTED_LINE  # ends of a second band
+            axes.fill_between(coverages, lower_bounds, upper_bounds, step="pre", **band_style)
+            if self._interval_is not in axes.get_legend_handles_labels()[1]:
+                canvas.draw_band_label(axes, self._interval_is)
+        target_step = self.within_target
         if self.target is not None:
-            figures.target_line(on, self.target, f"target {100 * self.target:g} %")
-        if step is not None:
+            figures.target_line(axes, self.target, f"target {100 * self.target:g} %")
+        if target_step is not None:
             # hollow, for it is no promise
-            at, x_at, y_at = (part[step] for part in (self.curve.at, self.curve.x, self.curve.y))
-            label = f"optimistic, picked on these cases: {100 * x_at:.1f} % answered within the "
-            look = {"color": line.get_color(), "markerfacecolor": "white", "linestyle": "none"}
-            on.plot([x_at], [y_at], "o", label=f"{label}target, threshold {at:.4g}", **look)
-        bound = self._mark_certified()
-        most = self.curve.y if self.band is None else self.interval.high
-        figures.risk_axes(on, figures.risk_top(self.curve, most, self.target or 0.0, bound))
-        canvas.legend_above(on)
-        return [line]
+            step_threshold, step_coverage, step_risk = (
+                curve_column[target_step]
+                for curve_column in (self.curve.at, self.curve.x, self.curve.y)
+            )
+            optimistic_label = (
+                f"optimistic, picked on these cases: {100 * step_coverage:.1f} % answered within "
+                "the "
+            )
+            band_style = {
+                "color": risk_line.get_color(),
+                "markerfacecolor": "white",
+                "linestyle": "none",
+            }
+            axes.plot(
+                [step_coverage],
+                [step_risk],
+                "o",
+                label=f"{optimistic_label}target, threshold {step_threshold:.4g}",
+                **band_style,
+            )
+        certified_bound = self._mark_certified()
+        drawn_risks = self.curve.y if self.band is None else self.interval.high
+        figures.risk_axes(
+            axes, figures.risk_top(self.curve, drawn_risks, self.target or 0.0, certified_bound)
+        )
+        canvas.legend_above(axes)
+        return [risk_line]
 
     @property
     def _areas(self) -> list[tuple[str, str]]:
@@ -682,10 +851,10 @@ class RiskCoverageDisplay(Display):
     @property
     def _cases(self) -> str:
         """Number of cases, and of those that have no confidence and are never answered."""
-        size = _curve_cases(self.curve)
-        missing = size - int(self.curve.n[-1])
-        return canvas.size_text(size, "cases") + (
-            f", {missing:,} without a score" if missing else ""
+        n_cases = _curve_cases(self.curve)
+        n_unscored = n_cases - int(self.curve.n[-1])
+        return canvas.size_text(n_cases, "cases") + (
+            f", {n_unscored:,} without a score" if n_unscored else ""
         )
 
     def _mark_certified(self) -> float:
@@ -696,14 +865,21 @@ class RiskCoverageDisplay(Display):
         certificate = self.certificate
         if certificate is None:
             return 0.0
-        label = _certified_text(certificate)
+        legend_label = _certified_text(certificate)
         if certificate.threshold is None:
-            self.ax_.plot([], [], label=label, linestyle="none")
+            self.ax_.plot([], [], label=legend_label, linestyle="none")
             return 0.0
-        (promise,), at = certificate.promises, certificate.coverage
-        label += f", {100 * at:.1f} % answered, upper bound there {100 * promise.bound:.3g} %"
-        look: Style = canvas.BOUND | {"linestyle": "-", "markevery": [1]}
-        self.ax_.plot([at, at], [promise.k / promise.n, promise.bound], label=label, **look)
+        (promise,), coverage = certificate.promises, certificate.coverage
+        legend_label += (
+            f", {100 * coverage:.1f} % answered, upper bound there {100 * promise.bound:.3g} %"
+        )
+        bound_style: Style = canvas.BOUND_MARK | {"linestyle": "-", "markevery": [1]}
+        self.ax_.plot(
+            [coverage, coverage],
+            [promise.k / promise.n, promise.bound],
+            label=legend_label,
+            **bound_style,
+        )
         return promise.bound
 
     def frame(self) -> pd.DataFrame:
@@ -714,18 +890,21 @@ class RiskCoverageDisplay(Display):
         return _curve_frame(self.curve, self.interval, ("threshold", "coverage", "risk"))
 
     def _summary(self) -> Summary:
-        frame = self.frame()
-        columns = {"threshold": frame["threshold"], "coverage": percent_cells(frame["coverage"])}
-        columns |= {"risk": rate_cells(frame, "risk")}
-        facts = [("cases", self._cases), *self._areas, ("band", self._interval_is)]
-        facts += _certificate_facts(self.certificate)
-        return Summary(facts, spaced_rows(columns), title=self.name or "confidence")
+        step_frame = self.frame()
+        table_columns = {
+            "threshold": step_frame["threshold"],
+            "coverage": percent_cells(step_frame["coverage"]),
+        }
+        table_columns |= {"risk": rate_cells(step_frame, "risk")}
+        summary_facts = [("cases", self._cases), *self._areas, ("band", self._interval_is)]
+        summary_facts += _certificate_facts(self.certificate)
+        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "confidence")
 
     @property
     def _interval_is(self) -> str:
-        at_once = self.band == "simultaneous"
-        where = "at all coverages at once" if at_once else "at each coverage by itself"
-        return f"{100 * self.level:g} % interval {where}"
+        is_simultaneous = self.band == "simultaneous"
+        validity = "at all coverages at once" if is_simultaneous else "at each coverage by itself"
+        return f"{100 * self.level:g} % interval {validity}"
 
 
 def _curve_cases(curve: Curve) -> int:
@@ -740,41 +919,52 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     the wrong among them.
     """
     _check_gate(certificate)
-    alphas = [promise.alpha for promise in certificate.promises]
-    is_same = target is None or np.allclose(alphas, target, rtol=1e-9, atol=0.0)
-    known = ", ".join(f"{alpha:g}" for alpha in alphas)
-    check(is_same, f"target must be the certified one, {known}", target)
-    size, at = _curve_cases(curve), certificate.threshold
+    certified_risks = [promise.alpha for promise in certificate.promises]
+    is_same_target = target is None or np.allclose(certified_risks, target, rtol=1e-9, atol=0.0)
+    known_targets = ", ".join(f"{certified_risk:g}" for certified_risk in certified_risks)
+    check(is_same_target, f"target must be the certified one, {known_targets}", target)
+    n_cases, certified_threshold = _curve_cases(curve), certificate.threshold
     # without a threshold its promise is of the first level that was tried, one of the curve's
-    levels = np.ones(len(curve.at), dtype=bool) if at is None else curve.at == at
-    counts = {*zip(curve.k[levels].tolist(), curve.n[levels].tolist(), strict=True)}
-    odd = [
+    is_certified_step = (
+        np.ones(len(curve.at), dtype=bool)
+        if certified_threshold is None
+        else curve.at == certified_threshold
+    )
+    step_counts = {
+        *zip(curve.k[is_certified_step].tolist(), curve.n[is_certified_step].tolist(), strict=True)
+    }
+    mismatches = [
         f"{promise.k:g} wrong of {promise.n}"
         for promise in certificate.promises
-        if (promise.n or at is not None) and (promise.k, promise.n) not in counts
+        if (promise.n or certified_threshold is not None)
+        and (promise.k, promise.n) not in step_counts
     ]
-    if certificate.cases != size:
-        odd = [f"{certificate.cases:,} cases beside {size:,}"]
+    if certificate.cases != n_cases:
+        mismatches = [f"{certificate.cases:,} cases beside {n_cases:,}"]
     rule = "certificate must be of the scores that are drawn, all of its split"
-    check(not odd, rule, f"one of {', '.join(odd[:1])}")
+    check(not mismatches, rule, f"one of {', '.join(mismatches[:1])}")
 
 
-def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
+def _status_codes(argument_name: str, statuses: ArrayLike) -> NDArray[Any]:
     """Codes of statuses, [Q], which may be names.
 
     Raises:
       ValueError: a name that is no status.
     """
-    values = np.asarray(statuses)
-    if values.dtype.kind not in "OUT":
-        return values
-    odd = [status for status in values.flat if status not in Status.__members__]
-    check(not odd, f"{name} must hold {', '.join(Status.__members__)} or their codes", odd[:1])
-    codes = [Status[str(status)] for status in values.flat]
-    return np.array(codes, dtype=np.int64).reshape(values.shape)
+    status_array = np.asarray(statuses)
+    if status_array.dtype.kind not in "OUT":
+        return status_array
+    unknown_statuses = [status for status in status_array.flat if status not in Status.__members__]
+    check(
+        not unknown_statuses,
+        f"{argument_name} must hold {', '.join(Status.__members__)} or their codes",
+        unknown_statuses[:1],
+    )
+    status_codes = [Status[str(status)] for status in status_array.flat]
+    return np.array(status_codes, dtype=np.int64).reshape(status_array.shape)
 
 
-def _check_curve(curve: Curve, name: str) -> Curve:
+def _check_curve(curve: Curve, argument_name: str) -> Curve:
     """Return the curve of scores, of which at least one must be a number."""
-    check(len(curve.x), f"{name} must hold a number for at least one case", "NaN only")
+    check(len(curve.x), f"{argument_name} must hold a number for at least one case", "NaN only")
     return curve

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Axes, Style
 
-MARKS: dict[str, dict[str, Any]] = {
+STATUS_MARKS: dict[str, dict[str, Any]] = {
     "ok": {"marker": "o", "color": canvas.BLUE, "markersize": 6},
     "weak": {"marker": "s", "color": canvas.ORANGE, "markersize": 6, "markerfacecolor": "white"},
     "none": {"marker": "X", "color": canvas.VERMILLION, "markersize": 7},
 }
-ENDS = ("value", "low", "high")
+INTERVAL_COLUMNS = ("value", "low", "high")
 STATUS_WORDS = {
     "ok": "ok",
     "weak": "weak: read with care",
@@ -87,68 +87,97 @@ class ForestDisplay(FrameDisplay):
         Example: `ForestDisplay.from_estimates(off_policy.estimate(log, target), truth=0.62)`.
         """
         check_rows("estimates", estimates, NEEDED)
-        odd = sorted(set(estimates["status"]) - set(MARKS))
-        check(not odd, f"status of estimates must be among {', '.join(MARKS)}", odd)
+        unknown_statuses = sorted(set(estimates["status"]) - set(STATUS_MARKS))
+        check(
+            not unknown_statuses,
+            f"status of estimates must be among {', '.join(STATUS_MARKS)}",
+            unknown_statuses,
+        )
         rounds = estimates.attrs.get("rounds") if rounds is None else rounds
-        rows = estimates.reset_index(drop=True)
-        return cls(rows, truth, level, unit, rounds).plot(**drawing)
+        estimate_rows = estimates.reset_index(drop=True)
+        return cls(estimate_rows, truth, level, unit, rounds).plot(**drawing)
 
     @property
     def _size(self) -> tuple[float, float]:
         return 7.2, 1.9 + 0.42 * len(self.rows)
 
     def _draw(self, style: Style) -> list[Any]:
-        on, height = self.ax_, -np.arange(len(self.rows), dtype=np.float64)
-        for status, mark in MARKS.items():
-            at = np.flatnonzero(self.rows["status"] == status)
-            if len(at):
-                value, low, high = self.rows[list(ENDS)].to_numpy(np.float64)[at].T
-                look: Style = {"elinewidth": 1.4, "capsize": 3, "label": STATUS_WORDS[status]}
-                canvas.draw_marks(on, value, low, high, height[at], **look | mark | style)
+        axes, row_heights = self.ax_, -np.arange(len(self.rows), dtype=np.float64)
+        for status, status_mark in STATUS_MARKS.items():
+            status_rows = np.flatnonzero(self.rows["status"] == status)
+            if len(status_rows):
+                estimates, lower_bounds, upper_bounds = (
+                    self.rows[list(INTERVAL_COLUMNS)].to_numpy(np.float64)[status_rows].T
+                )
+                mark_style: Style = {"elinewidth": 1.4, "capsize": 3, "label": STATUS_WORDS[status]}
+                canvas.draw_marks(
+                    axes,
+                    estimates,
+                    lower_bounds,
+                    upper_bounds,
+                    row_heights[status_rows],
+                    **mark_style | status_mark | style,
+                )
         if self.truth is not None:
-            on.axvline(self.truth, label=f"true value {self.truth:.3f}", **canvas.TARGET)
-        names = []
-        for name, row in zip(self._names, self.rows.to_dict("records"), strict=True):
-            value = DASH if np.isnan(row["value"]) else f"{row['value']:.3f}"
-            weight = f"ESS {row['ess']:,.0f}, weight ≤ {value_text(float(row['max_weight']))}"
-            names.append(f"{canvas.literal_text(name)}: {value}\n{weight}".replace("nan", "–"))
-        canvas.name_rows(on, names)
-        n = "n of rounds not stated"
-        size = n if self.rounds is None else canvas.size_text(self.rounds, "rounds")
-        unit = canvas.literal_text(self.unit)
-        on.set(xlabel=f"value ({unit})\n({self._interval_is}; {size})", ylabel="estimator")
-        canvas.legend_above(on, 2, first=lambda label: not label.startswith("true"))
-        return list(on.containers)
+            axes.axvline(self.truth, label=f"true value {self.truth:.3f}", **canvas.TARGET_LINE)
+        row_texts = []
+        for row_name, estimate_row in zip(self._names, self.rows.to_dict("records"), strict=True):
+            estimates = DASH if np.isnan(estimate_row["value"]) else f"{estimate_row['value']:.3f}"
+            largest_weight = value_text(float(estimate_row["max_weight"]))
+            weight_text = f"ESS {estimate_row['ess']:,.0f}, weight ≤ {largest_weight}"
+            row_texts.append(
+                f"{canvas.literal_text(row_name)}: {estimates}\n{weight_text}".replace("nan", "–")
+            )
+        canvas.name_rows(axes, row_texts)
+        unstated_rounds = "n of rounds not stated"
+        rounds_text = (
+            unstated_rounds if self.rounds is None else canvas.size_text(self.rounds, "rounds")
+        )
+        unit_text = canvas.literal_text(self.unit)
+        axes.set(
+            xlabel=f"value ({unit_text})\n({self._interval_is}; {rounds_text})", ylabel="estimator"
+        )
+        canvas.legend_above(
+            axes, 2, stands_first=lambda legend_label: not legend_label.startswith("true")
+        )
+        return list(axes.containers)
 
     @property
     def _names(self) -> list[str]:
         estimators = self.rows["estimator"].astype(str)
-        policies = self.rows["policy"] + ": " if "policy" in self.rows else ""
-        return (policies + estimators).tolist()
+        policy_prefixes = self.rows["policy"] + ": " if "policy" in self.rows else ""
+        return (policy_prefixes + estimators).tolist()
 
     @property
     def _interval_is(self) -> str:
         return f"{100 * self.level:g} % interval"
 
     def _summary(self) -> Summary:
-        columns = {
+        table_columns = {
             "estimator": self._names,
             "value": estimate_cells(self.rows, "value"),
             "ESS": self.rows["ess"],
             "largest weight": self.rows["max_weight"],
             "status": self.rows["status"],
         }
-        facts = [("true value", value_text(self.truth)), ("interval", self._interval_is)]
-        return Summary(facts, spaced_rows(columns), title=self.name or "off-policy estimates")
+        summary_facts = [("true value", value_text(self.truth)), ("interval", self._interval_is)]
+        return Summary(
+            summary_facts, spaced_rows(table_columns), title=self.name or "off-policy estimates"
+        )
 
 
-SPREAD = 0.5  # of a row, that the marks of its measures take
-LOOKS: tuple[Style, ...] = (
+MEASURE_SPREAD = 0.5  # of a row, that the marks of its measures take
+MEASURE_STYLES: tuple[Style, ...] = (
     {"marker": "o", "color": canvas.BLUE},
     {"marker": "s", "color": canvas.VERMILLION},
     {"marker": "^", "color": canvas.GREEN},
 )
-CENTRED: Style = {"ha": "center", "va": "center", "color": canvas.GREY, "bbox": canvas.CLEAR}
+CENTRED_NOTE: Style = {
+    "ha": "center",
+    "va": "center",
+    "color": canvas.GREY,
+    "bbox": canvas.CLEAR_BOX,
+}
 ARM_MEASURES = {
     "mean_reward": "mean reward",
     "success_share": "successes",
@@ -191,82 +220,106 @@ class RewardAuditDisplay(Display):
         return cls(audit).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        arms, simulation, signals = self.audit.arms, self.audit.simulation, self.audit.correlations
-        learner = str(simulation["policy"].iloc[0])
+        arm_rows, simulation_rows, signal_rows = (
+            self.audit.arms,
+            self.audit.simulation,
+            self.audit.correlations,
+        )
+        learner = str(simulation_rows["policy"].iloc[0])
         # Three questions in a row: what does the learner follow, what does it come to, does a
         # signal rank arms?
-        followed, ends, within = self.axes_
-        _draw_measures(followed, arms, ARM_MEASURES, map(canvas.literal_text, arms["arm"]), style)
+        reward_axes, value_axes, concordance_axes = self.axes_
+        _draw_measures(
+            reward_axes, arm_rows, ARM_MEASURES, map(canvas.literal_text, arm_rows["arm"]), style
+        )
         # what the learner is beside each policy stands below the name of that
-        names = []
-        for row in simulation.to_dict("records"):
-            says = VERDICT_WORDS.get(row["verdict"])
-            beside = f"\n{row['difference']:+.3f}: {says}" if says else ""
-            names.append(f"{canvas.literal_text(str(row['policy']))}{beside}")
-        _draw_measures(ends, simulation, {"value": "value"}, names, style)
-        within_names = [
-            canvas.literal_text(f"{name} (less)" if name in LESS_IS_BETTER else name)
-            for name in signals["signal"]
+        policy_texts = []
+        for policy_row in simulation_rows.to_dict("records"):
+            verdict_text = VERDICT_WORDS.get(policy_row["verdict"])
+            difference_text = (
+                f"\n{policy_row['difference']:+.3f}: {verdict_text}" if verdict_text else ""
+            )
+            policy_texts.append(
+                f"{canvas.literal_text(str(policy_row['policy']))}{difference_text}"
+            )
+        _draw_measures(value_axes, simulation_rows, {"value": "value"}, policy_texts, style)
+        signal_names = [
+            canvas.literal_text(
+                f"{signal_name} (less)" if signal_name in LESS_IS_BETTER else signal_name
+            )
+            for signal_name in signal_rows["signal"]
         ]
-        _draw_measures(within, signals, {"concordance": "concordance"}, within_names, style)
+        _draw_measures(
+            concordance_axes, signal_rows, {"concordance": "concordance"}, signal_names, style
+        )
         # The value of the learner as a line shows each other policy left or right of it; 0.5 is a
         # coin.
-        for on, at in ((ends, float(simulation["value"].iloc[0])), (within, 0.5)):
-            on.axvline(at, **canvas.TARGET)
-        within.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
+        for axes, line_position in (
+            (value_axes, float(simulation_rows["value"].iloc[0])),
+            (concordance_axes, 0.5),
+        ):
+            axes.axvline(line_position, **canvas.TARGET_LINE)
+        concordance_axes.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
         bandit = self.audit.settings["bandit"]
-        titles = (
+        panel_titles = (
             "what a learner follows in each arm, and what counts",
             f"{canvas.literal_text(learner)} at the end, beside policies that learn nothing",
             "detail: does the better arm of a question score higher?",
         )
-        size = canvas.size_text(self.audit.settings["cases"], "questions")
+        cases_text = canvas.size_text(self.audit.settings["cases"], "questions")
         # pairs of one question are no independent evidence, so both numbers are stated
-        questions = canvas.size_text(signals["cases"], "questions").removeprefix("n = ")
-        pairs = canvas.size_text(signals["pairs"], f"pairs in {questions}")
-        labels = (
-            f"mean (of successes the share above {bandit.threshold:g}; {size})",
-            f"value of a question (mean; {size})",
-            f"concordance (share of pairs; 0.5 is a coin; {pairs})",
+        questions_text = canvas.size_text(signal_rows["cases"], "questions").removeprefix("n = ")
+        pairs_text = canvas.size_text(signal_rows["pairs"], f"pairs in {questions_text}")
+        axis_labels = (
+            f"mean (of successes the share above {bandit.threshold:g}; {cases_text})",
+            f"value of a question (mean; {cases_text})",
+            f"concordance (share of pairs; 0.5 is a coin; {pairs_text})",
         )
-        for on, title, label in zip(self.axes_, titles, labels, strict=True):
-            on.set_title(title, loc="left")
-            on.set(xlabel=label, ylabel="")
-            canvas.limit_ticks(on)
-        canvas.legend_above(followed, len(ARM_MEASURES))
-        return [marks for on in self.axes_ for marks in on.containers]
+        for axes, panel_title, axis_label in zip(
+            self.axes_, panel_titles, axis_labels, strict=True
+        ):
+            axes.set_title(panel_title, loc="left")
+            axes.set(xlabel=axis_label, ylabel="")
+            canvas.limit_ticks(axes)
+        canvas.legend_above(reward_axes, len(ARM_MEASURES))
+        return [mark_container for axes in self.axes_ for mark_container in axes.containers]
 
     def frame(self) -> pd.DataFrame:
         """One row a number that is drawn.
 
         `panel`, `of` (arm, policy or signal), `value`, `low`, `high`.
         """
-        arms, simulation = self.audit.arms, self.audit.simulation
-        drawn = [(arms, measure) for measure in ARM_MEASURES]
-        drawn += [(simulation, "value"), (simulation, "difference")]
-        parts = []
-        for rows, measure in [*drawn, (self.audit.correlations, "concordance")]:
-            part = rows[[measure, f"{measure}_low", f"{measure}_high"]].set_axis(ENDS, axis=1)
-            part.insert(0, "of", rows.iloc[:, 0])
-            parts.append(part.assign(panel=measure))
-        return joined_panels(parts)
+        arm_rows, simulation_rows = self.audit.arms, self.audit.simulation
+        drawn_measures = [(arm_rows, measure) for measure in ARM_MEASURES]
+        drawn_measures += [(simulation_rows, "value"), (simulation_rows, "difference")]
+        measure_frames = []
+        for source_rows, measure in [*drawn_measures, (self.audit.correlations, "concordance")]:
+            measure_frame = source_rows[[measure, f"{measure}_low", f"{measure}_high"]].set_axis(
+                INTERVAL_COLUMNS, axis=1
+            )
+            measure_frame.insert(0, "of", source_rows.iloc[:, 0])
+            measure_frames.append(measure_frame.assign(panel=measure))
+        return joined_panels(measure_frames)
 
     def _summary(self) -> Summary:
-        arms, policies = self.audit.arms, self.audit.simulation
-        of_policies = {
-            "policy": policies["policy"],
-            "value": estimate_cells(policies, "value", "value_"),
-            "learner minus it": estimate_cells(policies, "difference", "difference_", "+"),
-            "verdict": policies["verdict"].map(VERDICT_WORDS).astype(object),
+        arm_rows, policy_rows = self.audit.arms, self.audit.simulation
+        policy_columns = {
+            "policy": policy_rows["policy"],
+            "value": estimate_cells(policy_rows, "value", "value_"),
+            "learner minus it": estimate_cells(policy_rows, "difference", "difference_", "+"),
+            "verdict": policy_rows["verdict"].map(VERDICT_WORDS).astype(object),
         }
-        of_arms = {"arm": arms["arm"]} | {
-            head: estimate_cells(arms, name, f"{name}_") for name, head in ARM_MEASURES.items()
+        arm_columns = {"arm": arm_rows["arm"]} | {
+            column_head: estimate_cells(arm_rows, measure, f"{measure}_")
+            for measure, column_head in ARM_MEASURES.items()
         }
-        level = f"{100 * self.audit.settings['level']:g} % over resampled cases"
+        level_text = f"{100 * self.audit.settings['level']:g} % over resampled cases"
         # Policies first, since the comparison is what the audit says; the arms explain it.
-        tables = spaced_rows(of_policies) | {"arms": spaced_rows(of_arms).popitem()[1]}
+        summary_tables = spaced_rows(policy_columns) | {
+            "arms": spaced_rows(arm_columns).popitem()[1]
+        }
         title = self.name or "reward audit"
-        return Summary([("interval", level)], tables, self.audit.notes, title)
+        return Summary([("interval", level_text)], summary_tables, self.audit.notes, title)
 
 
 VERDICT_WORDS = {
@@ -277,17 +330,21 @@ VERDICT_WORDS = {
 
 
 def _draw_measures(
-    on: Axes, rows: pd.DataFrame, measures: Mapping[str, str], names: Iterable[str], style: Style
+    axes: Axes,
+    measure_rows: pd.DataFrame,
+    measures: Mapping[str, str],
+    row_names: Iterable[str],
+    style: Style,
 ) -> None:
     """Measures (column -> label) of each row as marks with intervals, the first on top.
 
     A missing one has none.
     """
-    canvas.draw_measures(on, rows, measures, LOOKS, SPREAD, style)
-    for at in np.flatnonzero(rows[list(measures)].isna().all(axis=1)):
-        place: Style = {"xy": (0.5, -at), "xycoords": on.get_yaxis_transform()}
-        on.annotate("the same everywhere", fontsize=8, **place, **CENTRED)
-    canvas.name_rows(on, list(names))
+    canvas.draw_measures(axes, measure_rows, measures, MEASURE_STYLES, MEASURE_SPREAD, style)
+    for empty_row in np.flatnonzero(measure_rows[list(measures)].isna().all(axis=1)):
+        note_position: Style = {"xy": (0.5, -empty_row), "xycoords": axes.get_yaxis_transform()}
+        axes.annotate("the same everywhere", fontsize=8, **note_position, **CENTRED_NOTE)
+    canvas.name_rows(axes, list(row_names))
 
 
 RATE_TITLES = {
@@ -340,31 +397,42 @@ class LiveRatesDisplay(FrameDisplay):
     def _draw(self, style: Style) -> list[Any]:
         # A source looks the same in all panels, so that one legend serves them; inside it would lie
         # on a high rate.
-        places = {name: place for place, name in enumerate(sorted(self.rows["source"].unique()))}
-        lines = []
-        for on, (rate, part) in zip(self.axes_, self.rows.groupby("rate", sort=False), strict=True):
-            for source, rows in part.groupby("source"):
-                label = RATE_SOURCES.get(str(source), canvas.literal_text(str(source)))
-                mark = {"marker": canvas.MARKERS[places[source]], "markersize": 4}
-                look = canvas.line_style(places[source]) | mark | style
-                lines.append(canvas.draw_with_band(on, rows, "until", "estimate", label, look))
-            title = RATE_TITLES.get(str(rate), canvas.literal_text(str(rate)))
-            size = canvas.size_text(part["known"], "known requests a window")
-            on.set_title(f"{title} ({size})", loc="left")
-            canvas.shares_up(on, "requests (share, %)")
+        source_indices = {
+            source_name: source_index
+            for source_index, source_name in enumerate(sorted(self.rows["source"].unique()))
+        }
+        rate_lines = []
+        for axes, (rate, rate_rows) in zip(
+            self.axes_, self.rows.groupby("rate", sort=False), strict=True
+        ):
+            for source, source_rows in rate_rows.groupby("source"):
+                source_label = RATE_SOURCES.get(str(source), canvas.literal_text(str(source)))
+                marker_style = {"marker": canvas.MARKERS[source_indices[source]], "markersize": 4}
+                line_look = canvas.line_style(source_indices[source]) | marker_style | style
+                rate_lines.append(
+                    canvas.draw_with_band(
+                        axes, source_rows, "until", "estimate", source_label, line_look
+                    )
+                )
+            panel_title = RATE_TITLES.get(str(rate), canvas.literal_text(str(rate)))
+            requests_text = canvas.size_text(rate_rows["known"], "known requests a window")
+            axes.set_title(f"{panel_title} ({requests_text})", loc="left")
+            canvas.shares_up(axes, "requests (share, %)")
         canvas.draw_band_label(self.axes_[-1], self._interval_is)
         canvas.legend_over(self.axes_, 3)
         self.axes_[-1].set_xlabel("last request of the window (UTC)")
         self.figure_.autofmt_xdate()
-        return lines
+        return rate_lines
 
     @property
     def _interval_is(self) -> str:
         return f"{100 * float(self.rows['level'].iloc[0]):g} % interval"
 
     def _summary(self) -> Summary:
-        newest = self.rows[self.rows["until"] == self.rows["until"].max()]
-        columns: dict[str, Any] = dict(newest[["rate", "source", "known", "unknown"]])
-        columns["share"] = estimate_cells(newest, "estimate")
-        facts = [("newest window", value_text(newest["until"].iloc[0]), self._interval_is)]
-        return Summary(facts, spaced_rows(columns), title=self.name or "live rates")
+        newest_rows = self.rows[self.rows["until"] == self.rows["until"].max()]
+        table_columns: dict[str, Any] = dict(newest_rows[["rate", "source", "known", "unknown"]])
+        table_columns["share"] = estimate_cells(newest_rows, "estimate")
+        summary_facts = [
+            ("newest window", value_text(newest_rows["until"].iloc[0]), self._interval_is)
+        ]
+        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "live rates")

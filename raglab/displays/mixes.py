@@ -10,7 +10,7 @@ import numpy as np
 
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, spaced_rows
-from raglab.metrics.crossings import LEVEL, Crossing
+from raglab.metrics.crossings import CROSSING_LEVEL, Crossing
 from raglab.metrics.intervals import t_quantile
 from raglab.metrics.mixes import TrafficMix
 from raglab.words.results import Summary
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Style
 
-POINTS = 41  # shares of ok at which lines are drawn
-MANY = 1e6  # degrees of freedom of a normal interval
+OK_SHARE_POINTS = 41  # shares of ok at which lines are drawn
+NORMAL_DEGREES_OF_FREEDOM = 1e6  # degrees of freedom of a normal interval
 
 
 @dataclass(eq=False, repr=False)
@@ -58,8 +58,8 @@ class MixDisplay(FrameDisplay):
 
         Example: `MixDisplay.from_result(raglab.tune(trace))`.
         """
-        shown = result.mix_costs.loc[list(dict.fromkeys((result.selected, *policies)))]
-        return cls.from_costs(shown, result.crossing, mix=result.goal.traffic, **drawing)
+        drawn_costs = result.mix_costs.loc[list(dict.fromkeys((result.selected, *policies)))]
+        return cls.from_costs(drawn_costs, result.crossing, mix=result.goal.traffic, **drawing)
 
     @classmethod
     def from_costs(
@@ -81,58 +81,74 @@ class MixDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        share, reach = np.linspace(0.0, 1.0, POINTS), t_quantile(MANY, LEVEL)
-        frames = []
-        for policy, row in zip(costs.index, costs.to_dict("records"), strict=True):
-            cost = (1.0 - share) * row["none_ok"] + share * row["all_ok"]
-            error = np.hypot((1.0 - share) * row["none_ok_error"], share * row["all_ok_error"])
-            ends = {"low": np.maximum(cost - reach * error, 0.0), "high": cost + reach * error}
-            columns = {"policy": str(policy), "share": share, "cost": cost}
-            frames.append(pd.DataFrame(columns | ends))
-        stated = None if mix is None else mix.shares.get("ok")
-        subject, cases = str(costs.index[0]), int(costs["cases"].iloc[0])
-        rows = pd.concat(frames, ignore_index=True)
-        return cls(rows, subject, crossed, stated, cases).plot(**drawing)
+        ok_shares, interval_factor = (
+            np.linspace(0.0, 1.0, OK_SHARE_POINTS),
+            t_quantile(NORMAL_DEGREES_OF_FREEDOM, CROSSING_LEVEL),
+        )
+        line_frames = []
+        for policy, cost_row in zip(costs.index, costs.to_dict("records"), strict=True):
+            mixed_costs = (1.0 - ok_shares) * cost_row["none_ok"] + ok_shares * cost_row["all_ok"]
+            standard_errors = np.hypot(
+                (1.0 - ok_shares) * cost_row["none_ok_error"], ok_shares * cost_row["all_ok_error"]
+            )
+            interval_columns = {
+                "low": np.maximum(mixed_costs - interval_factor * standard_errors, 0.0),
+                "high": mixed_costs + interval_factor * standard_errors,
+            }
+            line_columns = {"policy": str(policy), "share": ok_shares, "cost": mixed_costs}
+            line_frames.append(pd.DataFrame(line_columns | interval_columns))
+        stated_shares = None if mix is None else mix.shares.get("ok")
+        subject, n_cases = str(costs.index[0]), int(costs["cases"].iloc[0])
+        line_rows = pd.concat(line_frames, ignore_index=True)
+        return cls(line_rows, subject, crossed, stated_shares, n_cases).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        on, lines = self.ax_, []
-        for place, (policy, rows) in enumerate(self.rows.groupby("policy", sort=False)):
-            look = canvas.line_style(place) | style
-            text = canvas.literal_text(str(policy))
-            lines.append(canvas.draw_with_band(on, rows, "share", "cost", text, look))
-        canvas.draw_band_label(on, f"{100 * LEVEL:g} % interval of each point")
+        axes, policy_lines = self.ax_, []
+        for policy_index, (policy, policy_rows) in enumerate(
+            self.rows.groupby("policy", sort=False)
+        ):
+            line_look = canvas.line_style(policy_index) | style
+            policy_text = canvas.literal_text(str(policy))
+            policy_lines.append(
+                canvas.draw_with_band(axes, policy_rows, "share", "cost", policy_text, line_look)
+            )
+        canvas.draw_band_label(axes, f"{100 * CROSSING_LEVEL:g} % interval of each point")
         if self.crossing is not None:
-            sample = self.crossing.sample
-            on.axvline(sample, label="labelled cases", **canvas.IDEAL)
-            ends = (self.crossing.low, self.crossing.high)
-            for place, end in enumerate(end for end in ends if 0.0 <= end <= 1.0):
-                label = "crossing" if not place else None
-                on.axvline(end, label=label, **canvas.CERTIFIED)
+            sample_share = self.crossing.sample
+            axes.axvline(sample_share, label="labelled cases", **canvas.IDEAL_LINE)
+            crossing_ends = (self.crossing.low, self.crossing.high)
+            for policy_index, crossing_end in enumerate(
+                crossing_end for crossing_end in crossing_ends if 0.0 <= crossing_end <= 1.0
+            ):
+                crossing_label = "crossing" if not policy_index else None
+                axes.axvline(crossing_end, label=crossing_label, **canvas.CERTIFIED_LINE)
         if self.stated is not None:
             # one share is a line, several are a band
-            width = 2.0 if len({*self.stated}) == 1 else 0.0
-            look = canvas.BAND | {"color": canvas.GREEN, "label": "stated share"}
-            on.axvspan(*self.stated, **look | {"linewidth": width})
-        canvas.shares_along(on, "share of ok in traffic (other labels as in the labelled cases)")
-        on.set_ylim(bottom=0.0)
-        size = canvas.size_text(self.cases, "labelled cases")
-        on.set_ylabel(f"expected cost of a case ({size})")
-        canvas.tidy(on)
-        canvas.legend_above(on, columns=2)
-        return lines
+            line_width = 2.0 if len({*self.stated}) == 1 else 0.0
+            line_look = canvas.INTERVAL_BAND | {"color": canvas.GREEN, "label": "stated share"}
+            axes.axvspan(*self.stated, **line_look | {"linewidth": line_width})
+        canvas.shares_along(axes, "share of ok in traffic (other labels as in the labelled cases)")
+        axes.set_ylim(bottom=0.0)
+        cases_text = canvas.size_text(self.cases, "labelled cases")
+        axes.set_ylabel(f"expected cost of a case ({cases_text})")
+        canvas.tidy(axes)
+        canvas.legend_above(axes, n_columns=2)
+        return policy_lines
 
     def _summary(self) -> Summary:
-        wide = self.rows.pivot_table("cost", "policy", "share", sort=False, dropna=False)
-        columns: dict[str, Any] = {"policy": wide.index}
-        for place in range(0, POINTS, 4):
-            columns[f"{2.5 * place:.0f} % ok"] = wide.iloc[:, place]
-        facts = [("labelled cases", f"{self.cases:,}")]
-        notes = [] if self.crossing is None else [self.crossing.says(self.subject)]
+        cost_table = self.rows.pivot_table("cost", "policy", "share", sort=False, dropna=False)
+        table_columns: dict[str, Any] = {"policy": cost_table.index}
+        for share_index in range(0, OK_SHARE_POINTS, 4):
+            table_columns[f"{2.5 * share_index:.0f} % ok"] = cost_table.iloc[:, share_index]
+        summary_facts = [("labelled cases", f"{self.cases:,}")]
+        crossing_notes = [] if self.crossing is None else [self.crossing.says(self.subject)]
         title = self.name or "expected cost by share of ok"
-        return Summary(facts, spaced_rows(columns), notes, title)
+        return Summary(summary_facts, spaced_rows(table_columns), crossing_notes, title)
 
     @property
     def caption(self) -> str:
         """What is drawn, and the crossing in words."""
-        says = "" if self.crossing is None else f" {self.crossing.says(self.subject)}"
-        return f"{self.name or 'traffic mix'}: expected cost of a case by share of ok.{says}"
+        crossing_text = "" if self.crossing is None else f" {self.crossing.says(self.subject)}"
+        return (
+            f"{self.name or 'traffic mix'}: expected cost of a case by share of ok.{crossing_text}"
+        )

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Style
 
-HEIGHT = 0.52  # of a row, that its marks take
-WORTH = {
+MARKS_HEIGHT = 0.52  # of a row, that its marks take
+WORTH_MEASURES = {
     "worth": "saved beside all others",
     "worth_doubles": f"with its doubles (rank correlation of {DOUBLE:g} or beyond)",
     "worth_alone": "saved alone, against no signal",
 }
-AREAS = {
+AUROC_MEASURES = {
     "auroc_right": "right against wrong if answered",
     "auroc_ambiguous": "ambiguous against all others",
 }
-LOOKS = (
+SIGNAL_MARKS = (
     {"color": canvas.BLUE, "marker": "o"},
     {"color": canvas.GREEN, "marker": "^"},
     {"color": canvas.VERMILLION, "marker": "s", "markerfacecolor": "white"},
 )
-READ = {"ask": " (asks)", "either": " (either way)", "surer": ""}
+DIRECTION_WORDS = {"ask": " (asks)", "either": " (either way)", "surer": ""}
 
 
 @dataclass(eq=False, repr=False)
@@ -73,8 +73,8 @@ class SignalAuditDisplay(Display):
     @property
     def _rows(self) -> pd.DataFrame:
         """Signals that some case has, in the order of the audit."""
-        frame = self.audit.table
-        return frame[frame["n"] > 0].reset_index(drop=True)
+        audit_table = self.audit.table
+        return audit_table[audit_table["n"] > 0].reset_index(drop=True)
 
     @property
     def _costed(self) -> bool:
@@ -93,46 +93,59 @@ class SignalAuditDisplay(Display):
         return 2.8 + 3.6 * self._grid[1], 2.1 + 0.34 * len(self._rows)
 
     def _draw(self, style: Style) -> list[Any]:
-        rows, areas = self._rows, self.axes_[-1]
-        basis = f"{self._interval_is}; {canvas.size_text(self.audit.cases, 'labelled cases')}"
+        signal_rows, auroc_axes = self._rows, self.axes_[-1]
+        basis_text = f"{self._interval_is}; {canvas.size_text(self.audit.cases, 'labelled cases')}"
         if self._costed:
-            doubled = rows["rank_correlation"].abs() >= DOUBLE
+            has_doubles = signal_rows["rank_correlation"].abs() >= DOUBLE
             # else it is the worth itself
-            shown = rows.assign(worth_doubles=rows["worth_doubles"].where(doubled))
-            canvas.draw_measures(self.ax_, shown, WORTH, LOOKS, HEIGHT, style)
-            self.ax_.axvline(0.0, **canvas.TARGET)
-            cost, without = self.audit.cost, self.audit.cost_without_signals
-            costs = f"{cost:.3f} with all signals, {without:.3f} with none"
-            self.ax_.set_xlabel(f"cost saved a case, cross-validated ({costs}; {basis})")
-        canvas.draw_measures(areas, rows, AREAS, LOOKS[::2], HEIGHT, style)
-        areas.axvline(0.5, **canvas.TARGET)
-        areas.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
-        areas.set_xlabel(
-            f"AUROC, in the declared direction (share of pairs, 0.5 is a coin; {basis})"
+            worth_rows = signal_rows.assign(
+                worth_doubles=signal_rows["worth_doubles"].where(has_doubles)
+            )
+            canvas.draw_measures(
+                self.ax_, worth_rows, WORTH_MEASURES, SIGNAL_MARKS, MARKS_HEIGHT, style
+            )
+            self.ax_.axvline(0.0, **canvas.TARGET_LINE)
+            full_cost, cost_without_signals = self.audit.cost, self.audit.cost_without_signals
+            costs_text = f"{full_cost:.3f} with all signals, {cost_without_signals:.3f} with none"
+            self.ax_.set_xlabel(f"cost saved a case, cross-validated ({costs_text}; {basis_text})")
+        canvas.draw_measures(
+            auroc_axes, signal_rows, AUROC_MEASURES, SIGNAL_MARKS[::2], MARKS_HEIGHT, style
         )
-        signals = zip(rows["signal"], rows["direction"], strict=True)
-        names = [canvas.literal_text(f"{signal}{READ[direction]}") for signal, direction in signals]
-        for on in self.axes_:
+        auroc_axes.axvline(0.5, **canvas.TARGET_LINE)
+        auroc_axes.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
+        auroc_axes.set_xlabel(
+            f"AUROC, in the declared direction (share of pairs, 0.5 is a coin; {basis_text})"
+        )
+        signal_directions = zip(signal_rows["signal"], signal_rows["direction"], strict=True)
+        row_names = [
+            canvas.literal_text(f"{signal}{DIRECTION_WORDS[direction]}")
+            for signal, direction in signal_directions
+        ]
+        for axes in self.axes_:
             # a panel beside the first needs no names, one below it does
-            is_named = on.get_position().x0 <= self.ax_.get_position().x0
-            canvas.name_rows(on, names if is_named else [""] * len(rows))
-            canvas.legend_above(on)
+            needs_names = axes.get_position().x0 <= self.ax_.get_position().x0
+            canvas.name_rows(axes, row_names if needs_names else [""] * len(signal_rows))
+            canvas.legend_above(axes)
         self.ax_.set_ylabel("signal, the most worth first" if self._costed else "")
-        return [marks for on in self.axes_ for marks in on.containers]
+        return [mark_container for axes in self.axes_ for mark_container in axes.containers]
 
     def frame(self) -> pd.DataFrame:
         """Return the frame of the audit, a row a signal."""
         return self.audit.table.copy()
 
     def _summary(self) -> Summary:
-        rows = self._rows
-        columns: dict[str, Any] = dict(rows[["signal", "direction"]])
-        measures = (WORTH if self._costed else {}) | AREAS
-        for name, head in measures.items():
-            sign = "+" if name in WORTH else ""
-            columns[head] = estimate_cells(rows, name, f"{name}_", sign)
-        columns |= dict(rows[["nearest", "rank_correlation"]])
-        columns |= {"missing": percent_cells(rows["missing"]), "ms": rows["ms"]}
-        facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
+        signal_rows = self._rows
+        table_columns: dict[str, Any] = dict(signal_rows[["signal", "direction"]])
+        measures = (WORTH_MEASURES if self._costed else {}) | AUROC_MEASURES
+        for measure, column_head in measures.items():
+            number_sign = "+" if measure in WORTH_MEASURES else ""
+            table_columns[column_head] = estimate_cells(
+                signal_rows, measure, f"{measure}_", number_sign
+            )
+        table_columns |= dict(signal_rows[["nearest", "rank_correlation"]])
+        table_columns |= {"missing": percent_cells(signal_rows["missing"]), "ms": signal_rows["ms"]}
+        summary_facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
         title = self.name or "what each signal is worth"
-        return Summary(facts, spaced_rows(columns, len(rows)), self.audit.notes, title)
+        return Summary(
+            summary_facts, spaced_rows(table_columns, len(signal_rows)), self.audit.notes, title
+        )

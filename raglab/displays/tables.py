@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["DASH", "cell", "number_text"]
-LONGEST_TEXT = 300
+MAX_CELL_TEXT = 300
 
 
 class ReportTable(NamedTuple):
@@ -36,16 +36,19 @@ def column_table(caption: str, columns: Mapping[str, Any]) -> ReportTable:
       columns: head -> cells, numbers or texts.
     """
     cells = [
-        [cell(cut_text(value) if isinstance(value, str) else value) for value in values]
-        for values in columns.values()
+        [
+            cell(cut_text(cell_value) if isinstance(cell_value, str) else cell_value)
+            for cell_value in column_values
+        ]
+        for column_values in columns.values()
     ]
     return ReportTable(caption, list(columns), list(zip(*cells, strict=True)))
 
 
 def cut_text(text: str) -> str:
     """Text in one line, cut where it is long; controls shown as blanks."""
-    line = "".join(sign if sign.isprintable() else " " for sign in text)
-    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
+    one_line = "".join(character if character.isprintable() else " " for character in text)
+    return one_line if len(one_line) <= MAX_CELL_TEXT else f"{one_line[: MAX_CELL_TEXT - 1]}…"
 
 
 def interval(low: float, high: float) -> str:
@@ -53,21 +56,22 @@ def interval(low: float, high: float) -> str:
     return DASH if np.isnan(low) else f"{100 * low:.1f} % to {100 * high:.1f} %"
 
 
-def number_cell(text: str, small: str = "") -> Cell:
+def number_cell(number_text: str, small_print: str = "") -> Cell:
     """Number that is already text."""
-    return Cell(text, small, "number")
+    return Cell(number_text, small_print, "number")
 
 
 def percent_cells(shares: Iterable[float]) -> list[Cell]:
     """Shares in percent."""
-    return [number_cell(percent(share)) for share in shares]
+    return [number_cell(percent(one_share)) for one_share in shares]
 
 
-def share_cell(k: int, n: int) -> Cell:
+def share_cell(numerator: int, denominator: int) -> Cell:
     """Rate of k in n with its counts and 95 % interval."""
-    low, high = metrics.clopper_pearson(k, n)
+    lower_bound, upper_bound = metrics.clopper_pearson(numerator, denominator)
     return number_cell(
-        percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}"
+        percent(numerator / denominator if denominator else float("nan")),
+        f"{numerator}/{denominator}; {interval(float(lower_bound), float(upper_bound))}",
     )
 
 
@@ -77,10 +81,17 @@ def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> lis
     Args:
       prefix: of the columns `k`, `n`, `low` and `high`.
     """
-    columns = (frame[rate], *(frame[f"{prefix}{end}"] for end in ("k", "n", "low", "high")))
+    rate_columns = (
+        frame[rate],
+        *(frame[f"{prefix}{column_suffix}"] for column_suffix in ("k", "n", "low", "high")),
+    )
     return [
-        number_cell(percent(value), f"{k}/{n}; {interval(low, high)}")
-        for value, k, n, low, high in zip(*columns, strict=True)
+        number_cell(
+            percent(rate_value), f"{numerator}/{denominator}; {interval(lower_bound, upper_bound)}"
+        )
+        for rate_value, numerator, denominator, lower_bound, upper_bound in zip(
+            *rate_columns, strict=True
+        )
     ]
 
 
@@ -93,22 +104,34 @@ def estimate_cell(value: float, low: float, high: float, sign: str = "") -> Cell
     )
 
 
-def estimate_cells(frame: pd.DataFrame, name: str, prefix: str = "", sign: str = "") -> list[Cell]:
+def estimate_cells(
+    frame: pd.DataFrame, column_name: str, column_prefix: str = "", sign: str = ""
+) -> list[Cell]:
     """Numbers of a frame with their intervals.
 
     Args:
-      prefix: of the columns `low` and `high`.
+      column_prefix: of the columns `low` and `high`.
     """
-    rows = frame[[name, f"{prefix}low", f"{prefix}high"]].to_numpy(dtype=np.float64)
-    return [estimate_cell(value, low, high, sign) for value, low, high in rows]
+    estimate_rows = frame[[column_name, f"{column_prefix}low", f"{column_prefix}high"]].to_numpy(
+        dtype=np.float64
+    )
+    return [
+        estimate_cell(estimate, lower_bound, upper_bound, sign)
+        for estimate, lower_bound, upper_bound in estimate_rows
+    ]
 
 
-def interval_cells(frame: pd.DataFrame, name: str) -> list[Cell]:
+def interval_cells(frame: pd.DataFrame, column_name: str) -> list[Cell]:
     """Shares of a frame in percent, with their columns `low` and `high`."""
-    rows = frame[[name, "low", "high"]].to_numpy(dtype=np.float64)
-    return [number_cell(percent(value), interval(low, high)) for value, low, high in rows]
+    share_rows = frame[[column_name, "low", "high"]].to_numpy(dtype=np.float64)
+    return [
+        number_cell(percent(share), interval(lower_bound, upper_bound))
+        for share, lower_bound, upper_bound in share_rows
+    ]
 
 
 def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:
     """Any frame as it is."""
-    return column_table(caption, {cut_text(str(name)): frame[name] for name in frame})
+    return column_table(
+        caption, {cut_text(str(column_name)): frame[column_name] for column_name in frame}
+    )

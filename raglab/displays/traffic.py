@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Axes, Style
 
-COLUMNS = 2  # of panels
-MOST_PATHS = 5  # panels of thresholds
-MOST_STEPS = 2_000  # that a line draws
-MOST_DAYS = 12  # names of days on an axis
-HATCHES = ("", "//", "..")  # of bars by decision, told apart in grey
-WORDS = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked back"}
+TRAFFIC_COLUMNS = 2  # of panels
+MAX_THRESHOLD_PANELS = 5  # panels of thresholds
+MAX_CURVE_STEPS = 2_000  # that a line draws
+MAX_DAY_NAMES = 12  # names of days on an axis
+STATUS_HATCHES = ("", "//", "..")  # of bars by decision, told apart in grey
+TRAFFIC_STATUS_WORDS = {
+    Status.ok: "answered",
+    Status.refuse: "refused",
+    Status.ambiguous: "asked back",
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -63,14 +67,24 @@ class ReviewDisplay(Display):
         Example: `ReviewDisplay.from_review(raglab.review(trace, policy))`.
         """
         curves = review.curves
-        moving = [path for path, curve in curves.items() if len(curve.low) > 1]
-        by_change = sorted(moving, key=lambda path: -int(curves[path].changed.max()))[:MOST_PATHS]
-        drawn = [path for path in moving if path in by_change] if paths is None else list(paths)
-        unknown = [path for path in drawn if path not in curves]
-        known = ", ".join([*curves][:3])
-        rule = f"paths must be thresholds of the review that move a decision, such as {known}"
-        check(not unknown and (drawn or len(review.days)), rule, unknown or "none, and no day")
-        return cls(review, drawn).plot(**drawing)
+        moving_paths = [path for path, curve in curves.items() if len(curve.low) > 1]
+        largest_changes = sorted(moving_paths, key=lambda path: -int(curves[path].changed.max()))[
+            :MAX_THRESHOLD_PANELS
+        ]
+        drawn_paths = (
+            [path for path in moving_paths if path in largest_changes]
+            if paths is None
+            else list(paths)
+        )
+        unknown_paths = [path for path in drawn_paths if path not in curves]
+        known_paths = ", ".join([*curves][:3])
+        rule = f"paths must be thresholds of the review that move a decision, such as {known_paths}"
+        check(
+            not unknown_paths and (drawn_paths or len(review.days)),
+            rule,
+            unknown_paths or "none, and no day",
+        )
+        return cls(review, drawn_paths).plot(**drawing)
 
     @property
     def _n_panels(self) -> int:
@@ -78,70 +92,96 @@ class ReviewDisplay(Display):
 
     @property
     def _grid(self) -> tuple[int, int]:
-        columns = min(COLUMNS, self._n_panels)
-        return ceil(self._n_panels / columns), columns
+        n_columns = min(TRAFFIC_COLUMNS, self._n_panels)
+        return ceil(self._n_panels / n_columns), n_columns
 
     @property
     def _size(self) -> tuple[float, float]:
-        rows, columns = self._grid
-        return 4.9 * columns, 0.5 + 2.7 * rows
+        n_rows, n_columns = self._grid
+        return 4.9 * n_columns, 0.5 + 2.7 * n_rows
 
     def _draw(self, style: Style) -> list[Any]:
-        lines: list[Any] = []
-        for on, path in zip(self.axes_, self.paths, strict=False):
-            lines += self._draw_curve(on, path, style)
+        drawn_artists: list[Any] = []
+        for axes, path in zip(self.axes_, self.paths, strict=False):
+            drawn_artists += self._draw_curve(axes, path, style)
         if len(self.review.days):
-            lines += self._draw_days(self.axes_[len(self.paths)], style)
-        for spare in self.axes_[self._n_panels :]:
-            spare.set_axis_off()
+            drawn_artists += self._draw_days(self.axes_[len(self.paths)], style)
+        for spare_axes in self.axes_[self._n_panels :]:
+            spare_axes.set_axis_off()
         canvas.legend_over(self.axes_, 4)
-        return lines
+        return drawn_artists
 
-    def _draw_curve(self, on: Axes, path: str, style: Style) -> list[Any]:
+    def _draw_curve(self, axes: Axes, path: str, style: Style) -> list[Any]:
         """Shares of all requests as one threshold moves, as exact steps."""
         curve = self.review.curves[path]
-        places = canvas.spaced_places(len(curve.low), MOST_STEPS)
-        low, counts = curve.low[places], curve.counts[places]
-        current = float(self.review.thresholds.set_index("path")["current"][path])
-        inner = low[1:]
-        first, last = canvas.visible_range(inner, [current])
-        edges = np.concatenate([[min(first, *inner[:1])], inner, [max(last, *inner[-1:])]])
-        lines: list[Any] = []
+        step_places = canvas.spaced_places(len(curve.low), MAX_CURVE_STEPS)
+        step_starts, step_counts = curve.low[step_places], curve.counts[step_places]
+        current_threshold = float(self.review.thresholds.set_index("path")["current"][path])
+        change_points = step_starts[1:]
+        axis_start, axis_end = canvas.visible_range(change_points, [current_threshold])
+        step_edges = np.concatenate(
+            [
+                [min(axis_start, *change_points[:1])],
+                change_points,
+                [max(axis_end, *change_points[-1:])],
+            ]
+        )
+        status_lines: list[Any] = []
         for status in Status:
-            look: Style = {"color": canvas.LABEL_INKS[status], "linewidth": 1.5, "baseline": None}
-            look |= {"linestyle": canvas.DASHES[status.value], "label": WORDS[status]}
-            lines.append(on.stairs(counts[:, status] / self.review.n, edges, **look | style))
-        lines.append(on.axvline(current, label="policy's own value", **canvas.CERTIFIED))
-        on.set_xlim(first, last)
-        unit = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
-        label = f"{path}{unit}, now {current:.6g}"
-        on.set_xlabel(canvas.literal_text(label, canvas.LONGEST_TITLE))
-        canvas.limit_ticks(on)
-        canvas.shares_up(on, f"share of {self.review.n:,} requests")
-        return lines
+            line_look: Style = {
+                "color": canvas.LABEL_INKS[status],
+                "linewidth": 1.5,
+                "baseline": None,
+            }
+            line_look |= {
+                "linestyle": canvas.DASHES[status.value],
+                "label": TRAFFIC_STATUS_WORDS[status],
+            }
+            status_lines.append(
+                axes.stairs(step_counts[:, status] / self.review.n, step_edges, **line_look | style)
+            )
+        status_lines.append(
+            axes.axvline(current_threshold, label="policy's own value", **canvas.CERTIFIED_LINE)
+        )
+        axes.set_xlim(axis_start, axis_end)
+        unit_text = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
+        axis_label = f"{path}{unit_text}, now {current_threshold:.6g}"
+        axes.set_xlabel(canvas.literal_text(axis_label, canvas.LONGEST_TITLE))
+        canvas.limit_ticks(axes)
+        canvas.shares_up(axes, f"share of {self.review.n:,} requests")
+        return status_lines
 
-    def _draw_days(self, on: Axes, style: Style) -> list[Any]:
+    def _draw_days(self, axes: Axes, style: Style) -> list[Any]:
         """Shares of each day's requests below each other, with their number."""
         days = self.review.days
-        at, base = np.arange(len(days)), np.zeros(len(days))
-        bars = []
+        day_places, bar_base = np.arange(len(days)), np.zeros(len(days))
+        status_bars = []
         for status in Status:
-            share = (days[status.name] / days["n"]).to_numpy(np.float64)
-            look: Style = {"color": canvas.LABEL_INKS[status], "width": 0.85, "alpha": 0.75}
-            look |= {"hatch": HATCHES[status], "edgecolor": "white", "label": WORDS[status]}
-            bars.append(on.bar(at, share, bottom=base, **look | style))
-            base += share
-        few = MOST_DAYS // (1 + canvas.is_narrow(on))
-        shown = canvas.spaced_places(len(days), few)
-        rows = days.iloc[shown]
-        names = [
-            f"{day or 'no day'}\nn = {n:,}" for day, n in zip(rows["day"], rows["n"], strict=True)
+            day_shares = (days[status.name] / days["n"]).to_numpy(np.float64)
+            bar_style: Style = {"color": canvas.LABEL_INKS[status], "width": 0.85, "alpha": 0.75}
+            bar_style |= {
+                "hatch": STATUS_HATCHES[status],
+                "edgecolor": "white",
+                "label": TRAFFIC_STATUS_WORDS[status],
+            }
+            status_bars.append(
+                axes.bar(day_places, day_shares, bottom=bar_base, **bar_style | style)
+            )
+            bar_base += day_shares
+        max_names = MAX_DAY_NAMES // (1 + canvas.is_narrow(axes))
+        named_days = canvas.spaced_places(len(days), max_names)
+        day_rows = days.iloc[named_days]
+        day_names = [
+            f"{day or 'no day'}\nn = {n_requests:,}"
+            for day, n_requests in zip(day_rows["day"], day_rows["n"], strict=True)
         ]
-        slant: Style = {"rotation": 45, "ha": "right"} if len(shown) > COLUMNS + 1 else {}
-        on.set_xticks(shown, names, **slant)
-        on.set_xlabel("day (UTC), n requests")
-        canvas.shares_up(on, "share of the day's requests")
-        return bars
+        name_slant: Style = (
+            {"rotation": 45, "ha": "right"} if len(named_days) > TRAFFIC_COLUMNS + 1 else {}
+        )
+        axes.set_xticks(named_days, day_names, **name_slant)
+        axes.set_xlabel("day (UTC), n requests")
+        canvas.shares_up(axes, "share of the day's requests")
+        return status_bars
 
     def frame(self) -> pd.DataFrame:
         """Every number that is drawn.
@@ -149,17 +189,21 @@ class ReviewDisplay(Display):
         Steps of the thresholds, then days, with `panel` as the first column.
         """
         gates = self.review.gates
-        steps = gates[gates["path"].isin(self.paths)]
-        frames = [
-            steps.assign(panel=steps["path"]).drop(columns="path"),
+        step_rows = gates[gates["path"].isin(self.paths)]
+        panel_frames = [
+            step_rows.assign(panel=step_rows["path"]).drop(columns="path"),
             self.review.days.assign(panel="days"),
         ]
-        return joined_panels([frame for frame in frames if len(frame)])
+        return joined_panels([panel_frame for panel_frame in panel_frames if len(panel_frame)])
 
     def _summary(self) -> Summary:
-        rows = self.review.thresholds
-        rows = rows[rows["path"].isin(self.paths)]
-        names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
-        drawn = f"{len(self.paths)} of {len(self.review.curves)}"
-        facts = [("requests", f"{self.review.n:,}"), ("thresholds drawn", drawn)]
-        return Summary(facts, spaced_rows(dict(rows[names])), title=self.name or "traffic")
+        threshold_rows = self.review.thresholds
+        threshold_rows = threshold_rows[threshold_rows["path"].isin(self.paths)]
+        column_names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
+        drawn_text = f"{len(self.paths)} of {len(self.review.curves)}"
+        summary_facts = [("requests", f"{self.review.n:,}"), ("thresholds drawn", drawn_text)]
+        return Summary(
+            summary_facts,
+            spaced_rows(dict(threshold_rows[column_names])),
+            title=self.name or "traffic",
+        )

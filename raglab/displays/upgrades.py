@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Axes, Style
 
-LABELS = {status.name: canvas.LABEL_INKS[status] for status in Status} | {None: canvas.SILVER}
+LABEL_NAME_INKS = {status.name: canvas.LABEL_INKS[status] for status in Status} | {
+    None: canvas.SILVER
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -58,62 +60,97 @@ class TraceComparisonDisplay(Display):
         Example:
           `TraceComparisonDisplay.from_comparison(compare_traces(trace, new, policy=policy))`.
         """
-        rows = comparison.signals
-        paths = rows["path"].tolist() if len(rows) else []
-        if path is None and paths:
-            moves = (rows["passes_new"] - rows["passes_old"]).abs().fillna(0.0)
-            path = paths[int(np.argmax(moves))]
-        check(path in paths, f"path must be a threshold of the comparison, one of {paths}", path)
+        signal_rows = comparison.signals
+        threshold_paths = signal_rows["path"].tolist() if len(signal_rows) else []
+        if path is None and threshold_paths:
+            pass_rate_changes = (
+                (signal_rows["passes_new"] - signal_rows["passes_old"]).abs().fillna(0.0)
+            )
+            path = threshold_paths[int(np.argmax(pass_rate_changes))]
+        check(
+            path in threshold_paths,
+            f"path must be a threshold of the comparison, one of {threshold_paths}",
+            path,
+        )
         return cls(comparison, str(path)).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
         self._draw_flow(self.axes_[0])
         return self._draw_scores(self.axes_[1], style)
 
-    def _draw_flow(self, on: Axes) -> None:
+    def _draw_flow(self, axes: Axes) -> None:
         """Cases by both decisions, and below their number how many become correct and incorrect."""
-        rows = self.comparison.decisions
-        n, gained, lost = (
-            rows[name].to_numpy().reshape(3, 3)
-            for name in ("n", "becomes_correct", "becomes_incorrect")
+        decision_rows = self.comparison.decisions
+        decision_counts, correct_counts, incorrect_counts = (
+            decision_rows[column_name].to_numpy().reshape(3, 3)
+            for column_name in ("n", "becomes_correct", "becomes_incorrect")
         )
-        title = canvas.literal_text(self.name_ or "decisions", canvas.LONGEST_TITLE)
-        confusion_matrix(n, on, title=title)
-        for place, text in enumerate(on.texts):
-            more, less = gained.flat[place], lost.flat[place]
-            if more or less:
-                text.set_text(f"{text.get_text()}\n+{more} −{less}")
-        along = "new decision (cases, % of the row; + become correct, − incorrect)"
-        on.set(xlabel=along, ylabel="old decision (cases)")
+        panel_title = canvas.literal_text(self.name_ or "decisions", canvas.LONGEST_TITLE)
+        confusion_matrix(decision_counts, axes, title=panel_title)
+        for cell_index, cell_text in enumerate(axes.texts):
+            n_correct, n_incorrect = (
+                correct_counts.flat[cell_index],
+                incorrect_counts.flat[cell_index],
+            )
+            if n_correct or n_incorrect:
+                cell_text.set_text(f"{cell_text.get_text()}\n+{n_correct} −{n_incorrect}")
+        axis_label = "new decision (cases, % of the row; + become correct, − incorrect)"
+        axes.set(xlabel=axis_label, ylabel="old decision (cases)")
 
-    def _draw_scores(self, on: Axes, style: Style) -> list[Any]:
+    def _draw_scores(self, axes: Axes, style: Style) -> list[Any]:
         """Old against new scores of questions that both measure, by label, and both thresholds."""
-        rows = self._scores()
-        signal: Any = self.comparison.signals.set_index("path").loc[self.path]
-        drawn = rows.dropna(subset=["old", "new"])
-        points = []
-        plain: Style = {"s": 12, "alpha": 0.55, "linewidths": 0, "rasterized": True}
-        for label, ink in LABELS.items():
-            of = drawn[drawn["label"].isna() if label is None else drawn["label"] == label]
-            if len(of):
-                look = plain | {"label": f"{label or 'not judged'} (n = {len(of)})", "color": ink}
-                look["marker"] = canvas.MARKERS[list(LABELS).index(label)]
-                points.append(on.scatter(of["old"], of["new"], **look | style))
-        unit = f" ({signal['unit']})" if signal["unit"] else ""
-        sides = (("old", on.axvline, on.set_xlabel, "-"), ("new", on.axhline, on.set_ylabel, "--"))
-        for side, line, name_axis, dash in sides:
-            at, passes = signal[f"threshold_{side}"], signal[f"passes_{side}"]
-            look = {"color": "black", "linewidth": 1.3, "linestyle": dash}
-            line(at, label=f"{side} threshold {at:.4g},\n{passes:.0%} meet it", **look)
-            text = f"score on the {side} trace{unit}"
-            name_axis(canvas.literal_text(text, canvas.LONGEST_TITLE))
-        missing = f", {len(rows) - len(drawn)} without a score" if len(drawn) < len(rows) else ""
-        title = f"{self.path}: {len(drawn):,} questions{missing}"
-        on.set_title(canvas.literal_text(title, canvas.LONGEST_TITLE), loc="left")
-        canvas.tidy(on)
-        canvas.limit_ticks(on)
-        canvas.legend_beside(on)
-        return points
+        score_rows = self._scores()
+        signal_row: Any = self.comparison.signals.set_index("path").loc[self.path]
+        scored_rows = score_rows.dropna(subset=["old", "new"])
+        # one colour and mark a label, so that shifts of one label stand out
+        label_points = []
+        point_style: Style = {"s": 12, "alpha": 0.55, "linewidths": 0, "rasterized": True}
+        for label_name, label_ink in LABEL_NAME_INKS.items():
+            label_rows = scored_rows[
+                scored_rows["label"].isna()
+                if label_name is None
+                else scored_rows["label"] == label_name
+            ]
+            if len(label_rows):
+                mark_style = point_style | {
+                    "label": f"{label_name or 'not judged'} (n = {len(label_rows)})",
+                    "color": label_ink,
+                }
+                mark_style["marker"] = canvas.MARKERS[list(LABEL_NAME_INKS).index(label_name)]
+                label_points.append(
+                    axes.scatter(label_rows["old"], label_rows["new"], **mark_style | style)
+                )
+        unit_text = f" ({signal_row['unit']})" if signal_row["unit"] else ""
+        trace_sides = (
+            ("old", axes.axvline, axes.set_xlabel, "-"),
+            ("new", axes.axhline, axes.set_ylabel, "--"),
+        )
+        # each trace has its own threshold: upright for the old scores, level for the new ones
+        for trace_side, draw_threshold, name_axis, line_dash in trace_sides:
+            threshold, pass_rate = (
+                signal_row[f"threshold_{trace_side}"],
+                signal_row[f"passes_{trace_side}"],
+            )
+            mark_style = {"color": "black", "linewidth": 1.3, "linestyle": line_dash}
+            draw_threshold(
+                threshold,
+                label=f"{trace_side} threshold {threshold:.4g},\n{pass_rate:.0%} meet it",
+                **mark_style,
+            )
+            axis_label = f"score on the {trace_side} trace{unit_text}"
+            name_axis(canvas.literal_text(axis_label, canvas.LONGEST_TITLE))
+        # a question without a score on one side has no point, so their number is in the title
+        missing_text = (
+            f", {len(score_rows) - len(scored_rows)} without a score"
+            if len(scored_rows) < len(score_rows)
+            else ""
+        )
+        panel_title = f"{self.path}: {len(scored_rows):,} questions{missing_text}"
+        axes.set_title(canvas.literal_text(panel_title, canvas.LONGEST_TITLE), loc="left")
+        canvas.tidy(axes)
+        canvas.limit_ticks(axes)
+        canvas.legend_beside(axes)
+        return label_points
 
     def _scores(self) -> pd.DataFrame:
         return self.comparison.scores[self.comparison.scores["path"] == self.path]
@@ -127,8 +164,12 @@ class TraceComparisonDisplay(Display):
         return joined_panels([decisions, self._scores().assign(panel="scores")])
 
     def _summary(self) -> Summary:
-        rows = self.comparison.decisions
-        rows = rows[rows["n"] > 0]
-        facts = [("questions", f"{rows['n'].sum():,}"), ("scores", self.path)]
-        names = ["before", "after", "n", "becomes_correct", "becomes_incorrect"]
-        return Summary(facts, spaced_rows(dict(rows[names])), title=self.name or "upgrade")
+        decision_rows = self.comparison.decisions
+        decision_rows = decision_rows[decision_rows["n"] > 0]
+        summary_facts = [("questions", f"{decision_rows['n'].sum():,}"), ("scores", self.path)]
+        column_names = ["before", "after", "n", "becomes_correct", "becomes_incorrect"]
+        return Summary(
+            summary_facts,
+            spaced_rows(dict(decision_rows[column_names])),
+            title=self.name or "upgrade",
+        )

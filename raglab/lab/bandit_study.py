@@ -15,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.budget import START, Budget, check_budget
+from raglab.bandit.budget import STARTING_PRICE_BUDGETS, Budget, check_budget
 from raglab.bandit.environments import Table, check_world, table_costs
-from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, baselines, best_fixed_arm
+from raglab.bandit.fixed_plans import (
+    FIXED_PLAN,
+    MIXTURE_PLAN,
+    ORACLE_PLAN,
+    PRICED_PLAN,
+    baselines,
+    best_fixed_arm,
+)
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit, check_count, stored_settings
 from raglab.bandit.simulation import follow_costs, run
 from raglab.decision.trace_view import TraceView, answered_traces
@@ -356,10 +363,10 @@ class BanditProblem:
         router_plan = self.arms[-1].router if self.arms else None
         rival_plans = baselines(judge_table, router_plan, fixed=fixed_arm)
         if is_held_out and fixed_arm is None:
-            rival_plans.pop(FIXED, None)
+            rival_plans.pop(FIXED_PLAN, None)
         if self.budget is not None:
             # The best of every row is not to be had under a budget: the best within it is.
-            del rival_plans[ORACLE]
+            del rival_plans[ORACLE_PLAN]
             rival_plans |= _budget_extension("study_plans")(tune_table, judge_table, self.budget)
             rival_plans[ORACLE_WITHIN_BUDGET] = _budget_extension("plan_within")(
                 judge_table.value, judge_table, self.budget
@@ -512,9 +519,9 @@ def tune_bandit(
     best_play = _best_play(problem, trial_table, rerun_settings)
     rival_plans, fixed_arm = problem.rivals()
     # A reader must not take a plan that could not be made for one that was beaten.
-    if problem.budget is not None and not {MIXTURE, PRICED} <= rival_plans.keys():
+    if problem.budget is not None and not {MIXTURE_PLAN, PRICED_PLAN} <= rival_plans.keys():
         missing_plans = [
-            plan_name for plan_name in (MIXTURE, PRICED) if plan_name not in rival_plans
+            plan_name for plan_name in (MIXTURE_PLAN, PRICED_PLAN) if plan_name not in rival_plans
         ]
         study_settings["left_out"] = ", ".join(missing_plans)
     comparison_settings = {**rerun_settings, "level": level, "n_boot": n_boot, "fixed": fixed_arm}
@@ -630,7 +637,7 @@ def _table_problem(
         for split_table in (tune_table, judge_table):
             _budget_extension("plan_within")(split_table.gross, split_table, checked_budget)
         start_price = (
-            START / checked_budget.per_question
+            STARTING_PRICE_BUDGETS / checked_budget.per_question
             if checked_budget.price is None
             else checked_budget.price
         )
@@ -851,7 +858,7 @@ def _study_notes(
     simple_policies = [
         policy_name
         for policy_name in policy_rows
-        if policy_name not in {TUNED, problem.untuned, ORACLE, ORACLE_WITHIN_BUDGET}
+        if policy_name not in {TUNED, problem.untuned, ORACLE_PLAN, ORACLE_WITHIN_BUDGET}
     ]
     # Under a budget a policy that overspends is no rival, however much it earns.
     limit_phrase = f"the mean latency within {problem.most_ms:g} ms"
@@ -885,7 +892,9 @@ def _study_notes(
             else "does not beat"
         )
         policy_label = (
-            f"{policy_name}, {fixed_arm}" if policy_name == FIXED and fixed_arm else policy_name
+            f"{policy_name}, {fixed_arm}"
+            if policy_name == FIXED_PLAN and fixed_arm
+            else policy_name
         )
         simple_phrase = (
             "; that needs no learning online"

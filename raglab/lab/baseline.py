@@ -23,7 +23,7 @@ from raglab.decision.scoring import trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, differing_settings, paired_table
-from raglab.metrics.costs import LABELS, OUTCOMES, SAME
+from raglab.metrics.costs import COST_ROUNDING, LABELS, OUTCOMES
 from raglab.replay import each_shard, shard_codes
 from raglab.store.baselines import (
     COST_MEASURE,
@@ -343,7 +343,7 @@ def _losses(
         tested=(measure_names == COST_MEASURE) | measure_names.isin(rates),
     )
     # what differs less from the minimum effect is rounding
-    least_losses = min_effect + SAME * np.where(
+    least_losses = min_effect + COST_ROUNDING * np.where(
         measure_names == COST_MEASURE, float(costs.max()), 1.0
     )
     exceeds, is_shown = measure_table["loss"] > least_losses, measure_table["low"] > 0.0

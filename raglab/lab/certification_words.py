@@ -35,7 +35,7 @@ from raglab.lab.certification_counts import (
 )
 from raglab.lab.looks import TakenLook
 from raglab.metrics import binomial_p
-from raglab.metrics.costs import SAME
+from raglab.metrics.costs import COST_ROUNDING
 from raglab.metrics.mix_tests import LabelNeed
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
@@ -517,7 +517,7 @@ def mix_notes(
         label_excess = metrics.label_counts(mix_test.weighed(target_place, 0) * excess_losses)
         # above 0: the other labels lose more
         ok_lead = float(label_excess.sum() * mix_test.corners.mean(axis=0)[0] - label_excess[0])
-        if test_result.certified and abs(ok_lead) > SAME:
+        if test_result.certified and abs(ok_lead) > COST_ROUNDING:
             safe_side, unsafe_side = ("more", "fewer") if ok_lead > 0.0 else ("fewer", "more")
             direction_texts.append(
                 f"By these cases {target_name} stays true with {safe_side} ok questions in traffic "

@@ -12,8 +12,8 @@ from raglab.bandit.learner import check_count
 from raglab.default_learner.confidence import DefaultLearner
 from raglab.default_learner.simulated_users import World
 from raglab.default_learner.simulation import (
-    ALWAYS,
-    NEVER,
+    ALWAYS_ASK,
+    NEVER_ASK,
     ORACLE,
     Policy,
     request_costs,
@@ -320,7 +320,7 @@ def tune_clarification(
     }
     rival_plans |= {
         baseline_policy.replace("_", " "): baseline_policy
-        for baseline_policy in (ALWAYS, NEVER, ORACLE)
+        for baseline_policy in (ALWAYS_ASK, NEVER_ASK, ORACLE)
     }
     by_seed = seed_rates(
         held_out,

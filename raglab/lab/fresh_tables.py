@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import (
-    POLICY,
+    POLICY_STREAM,
     Arms,
     Feed,
     Table,
@@ -217,9 +217,9 @@ def table_arms(
             met_feed = met_feed._replace(
                 delay=world.delay.reshape(len(world.mask), -1)[:, 0][met_cases]
             )
-        rng = stream(seed, block_number, POLICY)
+        rng = stream(seed, block_number, POLICY_STREAM)
         block_settings: dict[str, Any] = {
-            "work": total_choices,
+            "n_choices": total_choices,
             "engine": engine,
             "initial": initial_ledger,
         }

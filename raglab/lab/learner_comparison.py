@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Bernoulli, Table
-from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines, greedy_arms
+from raglab.bandit.fixed_plans import FIXED_PLAN, ORACLE_PLAN, UNIFORM_PLAN, baselines, greedy_arms
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.lab.fresh_tables import (
@@ -77,7 +77,7 @@ def compare_learners(
     rounds: int | None = None,
     replications: int = 20,
     seed: int = 0,
-    reference: str = FIXED,
+    reference: str = FIXED_PLAN,
     level: float = 0.95,
     n_boot: int = FRESH_REPLICATIONS,
     engine: str = "auto",
@@ -165,7 +165,7 @@ def compare_learners(
     }
     best_arms = greedy_arms(world.value, world.mask)
     best_earnings = expected_earnings(best_arms, case_draws, world)
-    if reference not in earnings_by_policy and reference != FIXED:
+    if reference not in earnings_by_policy and reference != FIXED_PLAN:
         refuse(
             "reference must name a learner or a plan",
             repr(reference),
@@ -201,9 +201,9 @@ def compare_learners(
             mean_values, np.zeros(len(world.mask)), *fresh_values, fixed=False
         )
     comparison_notes = []
-    if FIXED in plans and fixed is None and len(world.mask) > 1:
-        accounts[FIXED], flattery_note = _chosen_arm_account(
-            accounts[FIXED], turned_tables, fresh_tables
+    if FIXED_PLAN in plans and fixed is None and len(world.mask) > 1:
+        accounts[FIXED_PLAN], flattery_note = _chosen_arm_account(
+            accounts[FIXED_PLAN], turned_tables, fresh_tables
         )
         comparison_notes.append(flattery_note)
     policy_rows = _comparison_rows(
@@ -264,7 +264,7 @@ def _chosen_arm_account(
         arm_values, open_arms, fresh_tables
     )
     flattery_note = (
-        f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
+        f"{FIXED_PLAN} was chosen on the cases that judge it, which flatters it: chosen on as many "
         f"drawn from them it earns {expected_values[1].mean():.4g} a round there, "
         f"{chosen_everywhere:.4g} on "
         "all (fixed= takes one chosen on others)."
@@ -290,7 +290,7 @@ def _plan_accounts(
         for policy_name, whole_plan in plans.items()
     }
     whole_plans |= dict.fromkeys(
-        ("", *plans.keys() & {ORACLE}), greedy_arms(turned_tables.value, turned_tables.mask)
+        ("", *plans.keys() & {ORACLE_PLAN}), greedy_arms(turned_tables.value, turned_tables.mask)
     )
     arm_values, accounts = np.where(turned_tables.mask, turned_tables.value, 0.0), {}
     for policy_name, whole_plan in whole_plans.items():
@@ -332,7 +332,7 @@ def compare_on_arms(
         learner_name: run(learner_settings, world, engine=engine, **run_sizes)
         for learner_name, learner_settings in named_learners
     }
-    run_by_name[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **run_sizes)
+    run_by_name[UNIFORM_PLAN] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **run_sizes)
     arm_names = tuple(f"arm {arm_number}" for arm_number in range(world.n_arms))
     learner_rows = []
     for learner_name, simulation in run_by_name.items():
@@ -344,7 +344,7 @@ def compare_on_arms(
             "regret", float(final_regret.mean()), (float(lower_bound[0]), float(upper_bound[0]))
         )
         learner_rows.append(learner_row | _pull_shares(simulation.pulls.sum(axis=0), arm_names))
-    return LearnerComparison(pd.DataFrame(learner_rows), run_by_name, UNIFORM)
+    return LearnerComparison(pd.DataFrame(learner_rows), run_by_name, UNIFORM_PLAN)
 
 
 def run_earnings(simulation: Run, world: Table) -> Earnings:
@@ -432,7 +432,7 @@ def _comparison_rows(
         # Nothing earns more than the best arm.
         regret_a_round = max(regret_low, 0.0), regret_high
         difference_ends = 0.0, 0.0
-        if policy_name == ORACLE:
+        if policy_name == ORACLE_PLAN:
             regret_a_round = 0.0, 0.0
         elif not (earnings.value - best_earnings.value).any():
             regret_a_round = 0.0, never_bound  # never apart on these cases is no proof

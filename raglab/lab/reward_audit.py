@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.environments import Table
-from raglab.bandit.fixed_plans import FIXED, ROUTER, UNIFORM
+from raglab.bandit.fixed_plans import FIXED_PLAN, ROUTER_PLAN, UNIFORM_PLAN
 from raglab.bandit.fixed_plans import baselines as simple_plans
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import follow_costs
@@ -81,7 +81,7 @@ class RewardAudit(Result):
     settings: Mapping[str, Any]
 
     def _summary(self) -> Summary:
-        uniform_row = self.simulation.set_index("policy").loc[UNIFORM]
+        uniform_row = self.simulation.set_index("policy").loc[UNIFORM_PLAN]
         facts = [
             ("learner", self.settings["bandit"].algorithm),
             ("beside uniform", str(uniform_row["verdict"]), value_text(uniform_row["difference"])),
@@ -235,7 +235,7 @@ def audit_rewards(
     if policy is None:
         refuse(_INPUT_RULE, "a trace alone", "give the policy")
     all_tables = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    world, plans = _with_value(all_tables.world, value), {ROUTER: all_tables.router}
+    world, plans = _with_value(all_tables.world, value), {ROUTER_PLAN: all_tables.router}
     return audit_table(world, bandit, sizes, n_boot, all_tables.measured, weights, plans)
 
 
@@ -289,7 +289,7 @@ def audit_table(
     if switch_note:
         warn_user(switch_note)
     plans = simple_plans(world)
-    plans = {plan: plans[plan] for plan in (UNIFORM, FIXED) if plan in plans}
+    plans = {plan: plans[plan] for plan in (UNIFORM_PLAN, FIXED_PLAN) if plan in plans}
     plans |= baselines or {}
     simulation = simulate_learner(world, learner, plans, sizes)
     # One set of resamples serves the arms and the signals.
@@ -470,7 +470,7 @@ def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
     """Where the learner ends, beside a uniform choice: what the audit says above all."""
     policy_rows: Any = simulation.set_index("policy")
     comparisons = []
-    for policy_name in policy_rows.index.intersection([UNIFORM, FIXED]):
+    for policy_name in policy_rows.index.intersection([UNIFORM_PLAN, FIXED_PLAN]):
         gain, lower_end, upper_end = (
             policy_rows.loc[policy_name, f"difference{suffix}"] + 0.0
             for suffix in ("", "_low", "_high")
@@ -481,8 +481,8 @@ def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
         HELPS: "the reward helps it",
         HARMS: "the reward misleads it",
         LEVEL: "no gain or harm by the reward is shown; one of "
-        f"{policy_rows.loc[UNIFORM, 'detectable']:.3f} would be, in 4 of 5 tables",
-    }[policy_rows.loc[UNIFORM, "verdict"]]
+        f"{policy_rows.loc[UNIFORM_PLAN, 'detectable']:.3f} would be, in 4 of 5 tables",
+    }[policy_rows.loc[UNIFORM_PLAN, "verdict"]]
     learner_value = policy_rows["value"].iloc[0]
     return (
         f"{bandit.algorithm} on this reward ends at {learner_value:.3f}, "

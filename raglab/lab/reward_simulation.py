@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table, check_world, replication_blocks
-from raglab.bandit.fixed_plans import FIXED
+from raglab.bandit.fixed_plans import FIXED_PLAN
 from raglab.bandit.learner import Bandit, check_count
 from raglab.bandit.simulation import run
 from raglab.lab.fresh_tables import table_arms
@@ -99,7 +99,9 @@ def simulate_learner(
     resampled_values = _resampled_values(checked_world, bandit, plan_values, sizes)
     # The best fixed arm was chosen among several on these cases: its interval is that of as many
     # comparisons.
-    interval_widths = {FIXED: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
+    interval_widths = {
+        FIXED_PLAN: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)
+    }
     value_range = float(np.ptp(world.value[world.mask]))
     # What cases that show no difference leave open; few cases leave it open for all.
     unseen_difference = value_range * float(clopper_pearson(0, len(world.mask), sizes.level).high)

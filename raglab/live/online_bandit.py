@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
 from raglab.bandit.learner import (
-    CENTRED,
+    CENTRED_MARK,
     CHOSEN,
     REVISED,
     REWARDED,
@@ -108,7 +108,7 @@ class Setup(NamedTuple):
             "context": [INTERCEPT, *CONTEXT_FEATURES, *map(p95_name, self.arms)],
         }
         if self.bandit.linear:
-            body[CENTRED] = True
+            body[CENTRED_MARK] = True
         if self.initial is not None:
             body["initial"] = bandits.dumps(self.initial, self.bandit)
         return body

@@ -16,7 +16,7 @@ from raglab.values import Floats, Status
 
 OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
 ASKED = "asked"  # short for both outcomes of asking
-PLACES = {outcome: [place] for place, outcome in enumerate(OUTCOMES)} | {ASKED: [3, 4]}
+OUTCOME_PLACES = {outcome: [place] for place, outcome in enumerate(OUTCOMES)} | {ASKED: [3, 4]}
 LABELS = tuple(status.name for status in Status)
 PLAIN_CELLS = len(Status) * len(Status) * 2  # decision, label, whether the contract is met
 # Answered where the label is ok, and nobody can tell whether the answer is right: with the first
@@ -25,7 +25,7 @@ UNDECIDED_CELLS = (PLAIN_CELLS, PLAIN_CELLS + 1)
 N_CELLS = PLAIN_CELLS + len(UNDECIDED_CELLS)
 WRONG_CELL, RIGHT_CELL = 0, 1  # of which an undecided one is one
 
-SAME = 1e-9  # spreads below this share of the highest cost are rounding
+COST_ROUNDING = 1e-9  # spreads below this share of the highest cost are rounding
 
 Costs = Mapping[str, Mapping[str, float]]
 Cells = NDArray[np.integer[Any]]  # cell of each case, or its label
@@ -49,9 +49,11 @@ DEFAULT_COSTS[[Status.ok, Status.refuse, Status.ambiguous], [0, 2, 3]] = 0.0
 DEFAULT_COSTS.flags.writeable = False
 # Whether the expected sources are there says something of a right answer or question only: one cell
 # for the rest.
-_EVERY = np.arange(N_CELLS)
+_EVERY_CELL = np.arange(N_CELLS)
 DISTINCT_CELL = np.where(
-    np.isin(OUTCOME_OF_CELL[_EVERY | 1], (0, 3)) | (_EVERY >= PLAIN_CELLS), _EVERY, _EVERY & ~1
+    np.isin(OUTCOME_OF_CELL[_EVERY_CELL | 1], (0, 3)) | (_EVERY_CELL >= PLAIN_CELLS),
+    _EVERY_CELL,
+    _EVERY_CELL & ~1,
 )
 
 
@@ -73,35 +75,40 @@ def cost_matrix(costs: Costs | None = None) -> FloatArray:
       [1.0, 10.0, 0.0, 1.0, 1.0]
     """
     matrix = DEFAULT_COSTS.copy()
-    rows = {} if costs is None else costs
-    if not isinstance(rows, Mapping):
+    label_costs = {} if costs is None else costs
+    if not isinstance(label_costs, Mapping):
         # one kind of error for what a goal may not be
         raise ValueError(_misplaced("costs", costs))  # noqa: TRY004
-    for label, row in rows.items():
-        if label not in (*LABELS, *PLACES):
+    for label, outcome_costs in label_costs.items():
+        if label not in (*LABELS, *OUTCOME_PLACES):
             msg = f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}."
             raise ValueError(msg)
-        if label in PLACES or not isinstance(row, Mapping):
-            raise ValueError(_misplaced(f"costs[{label!r}]", row))
+        if label in OUTCOME_PLACES or not isinstance(outcome_costs, Mapping):
+            raise ValueError(_misplaced(f"costs[{label!r}]", outcome_costs))
         # `asked` comes first, so that a cost stated for one of its two outcomes holds whatever the
         # order.
-        for outcome, cost in sorted(row.items(), key=lambda pair: pair[0] != ASKED):
-            if outcome not in PLACES:
-                every = ", ".join(OUTCOMES)
-                msg = f"an outcome of costs must be one of {every} or {ASKED}, got {outcome!r}."
+        for outcome, cost in sorted(
+            outcome_costs.items(), key=lambda cost_item: cost_item[0] != ASKED
+        ):
+            if outcome not in OUTCOME_PLACES:
+                outcome_names = ", ".join(OUTCOMES)
+                msg = (
+                    f"an outcome of costs must be one of {outcome_names} or {ASKED}, got "
+                    f"{outcome!r}."
+                )
                 raise ValueError(msg)
             if not is_number(cost) or not 0.0 <= cost < inf:
                 msg = (
                     f"a cost must be a finite number of at least 0, got {label}.{outcome}={cost!r}."
                 )
                 raise ValueError(msg)
-            matrix[LABELS.index(label), PLACES[outcome]] = cost
+            matrix[LABELS.index(label), OUTCOME_PLACES[outcome]] = cost
     return matrix
 
 
-def _misplaced(where: str, value: object) -> str:
+def _misplaced(cost_path: str, misplaced_value: object) -> str:
     return (
-        f"costs must map label -> outcome -> cost, got {value!r} at {where}; write "
+        f"costs must map label -> outcome -> cost, got {misplaced_value!r} at {cost_path}; write "
         f"costs={{label: {{'answered_wrong': 5}} for label in {LABELS}}}, or some of the labels."
     )
 
@@ -116,10 +123,12 @@ def stated_costs(matrix: FloatArray) -> dict[str, dict[str, float]]:
       >>> stated_costs(cost_matrix({"refuse": {"answered_wrong": 10}}))
       {'refuse': {'answered_wrong': 10.0}}
     """
-    stated: dict[str, dict[str, float]] = {}
-    for row, column in np.argwhere(matrix != DEFAULT_COSTS):
-        stated.setdefault(LABELS[row], {})[OUTCOMES[column]] = float(matrix[row, column])
-    return stated
+    changed_costs: dict[str, dict[str, float]] = {}
+    for label_index, outcome_index in np.argwhere(matrix != DEFAULT_COSTS):
+        changed_costs.setdefault(LABELS[label_index], {})[OUTCOMES[outcome_index]] = float(
+            matrix[label_index, outcome_index]
+        )
+    return changed_costs
 
 
 def cell_costs(costs: Costs | FloatArray | None = None) -> FloatArray:
@@ -155,12 +164,12 @@ def expected_cost(cells: CellCounts, costs: Costs | FloatArray | None = None) ->
       ... )
       (0.1, 0.05)
     """
-    table = cell_table(cells)
+    cell_counts = cell_table(cells)
     # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers,
     # so that nothing is rounded before 1 - pass_rate is.
-    saved = table @ (1.0 - cell_costs(costs))
+    saved = cell_counts @ (1.0 - cell_costs(costs))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return 1.0 - saved / table.sum(axis=-1)
+        return 1.0 - saved / cell_counts.sum(axis=-1)
 
 
 def cell_table(cells: CellCounts) -> CellCounts:
@@ -169,17 +178,18 @@ def cell_table(cells: CellCounts) -> CellCounts:
     Args:
       cells: of one of the shapes of `expected_cost`.
     """
-    table = np.asarray(cells)
-    if table.shape[-3:] == (len(Status), len(Status), 2):
-        table = table.reshape(*table.shape[:-3], PLAIN_CELLS)
-    if table.shape[-1:] == (PLAIN_CELLS,):
-        table = np.concatenate([table, np.zeros_like(table[..., :2])], axis=-1)
-    if table.shape[-1:] != (N_CELLS,):
+    cell_counts = np.asarray(cells)
+    if cell_counts.shape[-3:] == (len(Status), len(Status), 2):
+        cell_counts = cell_counts.reshape(*cell_counts.shape[:-3], PLAIN_CELLS)
+    if cell_counts.shape[-1:] == (PLAIN_CELLS,):
+        cell_counts = np.concatenate([cell_counts, np.zeros_like(cell_counts[..., :2])], axis=-1)
+    if cell_counts.shape[-1:] != (N_CELLS,):
         msg = (
-            f"cells must be [..., 3, 3, 2], [..., 18] or [..., {N_CELLS}], got shape {table.shape}."
+            f"cells must be [..., 3, 3, 2], [..., 18] or [..., {N_CELLS}], got shape "
+            f"{cell_counts.shape}."
         )
         raise ValueError(msg)
-    return table
+    return cell_counts
 
 
 def settled_cells(cells: CellCounts, cell: int) -> CellCounts:
@@ -191,16 +201,16 @@ def settled_cells(cells: CellCounts, cell: int) -> CellCounts:
 
     Source: rule S6.3.
     """
-    counts = cells.copy()
-    counts[..., cell] += counts[..., PLAIN_CELLS:].sum(axis=-1)
-    counts[..., PLAIN_CELLS:] = 0
-    return counts
+    settled_counts = cells.copy()
+    settled_counts[..., cell] += settled_counts[..., PLAIN_CELLS:].sum(axis=-1)
+    settled_counts[..., PLAIN_CELLS:] = 0
+    return settled_counts
 
 
 def hull(*intervals: Interval) -> Interval:
     """The interval from the least to the largest end of several."""
-    lows, highs = map(np.array, zip(*intervals, strict=True))
-    return Interval(np.fmin.reduce(lows), np.fmax.reduce(highs))
+    lower_ends, upper_ends = map(np.array, zip(*intervals, strict=True))
+    return Interval(np.fmin.reduce(lower_ends), np.fmax.reduce(upper_ends))
 
 
 def cost_interval(
@@ -231,37 +241,53 @@ def cost_interval(
       >>> [round(float(end), 3) for end in cost_interval(cells)]
       [0.003, 0.445]
     """
-    table, price = cell_table(cells), cell_costs(costs)
-    sides = (settled_cells(table, cell) for cell in (RIGHT_CELL, WRONG_CELL))
-    return hull(*(_cost_interval(side, price, level) for side in sides))
+    cell_counts, cell_prices = cell_table(cells), cell_costs(costs)
+    settled_tables = (
+        settled_cells(cell_counts, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
+    )
+    return hull(
+        *(_cost_interval(settled_table, cell_prices, level) for settled_table in settled_tables)
+    )
 
 
-def _cost_interval(table: CellCounts, price: FloatArray, level: float) -> Interval:
+def _cost_interval(cell_counts: CellCounts, cell_prices: FloatArray, level: float) -> Interval:
     """Interval of the cost of cases none of which is undecided."""
     from scipy.special import stdtrit
 
-    tail, n = (1.0 - check_level(level)) / 2.0, table.sum(axis=-1)
-    most, least = float(price.max()), float(price.min())
-    if not ((price > 0.0) & (price < most)).any():
-        low, high = clopper_pearson(table @ (price > 0.0).astype(np.int64), n, level)
-        return Interval(low * most, high * most)
-    size = np.where(n > 0, n, np.nan).astype(np.float64)
-    mean = table @ price / size
-    spread = np.sqrt(
-        np.maximum(table @ price**2 / size - mean**2, 0.0) / np.maximum(size - 1.0, 1.0)
+    tail_mass, n_cases = (1.0 - check_level(level)) / 2.0, cell_counts.sum(axis=-1)
+    highest_cost, lowest_cost = float(cell_prices.max()), float(cell_prices.min())
+    if not ((cell_prices > 0.0) & (cell_prices < highest_cost)).any():
+        lower_bound, upper_bound = clopper_pearson(
+            cell_counts @ (cell_prices > 0.0).astype(np.int64), n_cases, level
+        )
+        return Interval(lower_bound * highest_cost, upper_bound * highest_cost)
+    sample_size = np.where(n_cases > 0, n_cases, np.nan).astype(np.float64)
+    mean_cost = cell_counts @ cell_prices / sample_size
+    standard_error = np.sqrt(
+        np.maximum(cell_counts @ cell_prices**2 / sample_size - mean_cost**2, 0.0)
+        / np.maximum(sample_size - 1.0, 1.0)
     )
-    reach = stdtrit(np.maximum(size - 1.0, 1.0), 1.0 - tail) * spread
-    unseen = 1.0 - tail ** (1.0 / size)  # share up to which what no case showed may be there
-    flat = spread <= SAME * most
-    low = np.where(flat, mean - (mean - least) * unseen, np.maximum(mean - reach, least))
-    high = np.where(flat, mean + (most - mean) * unseen, np.minimum(mean + reach, most))
-    return Interval(low, high)
+    half_width = stdtrit(np.maximum(sample_size - 1.0, 1.0), 1.0 - tail_mass) * standard_error
+    # share up to which what no case showed may be there
+    unseen_share = 1.0 - tail_mass ** (1.0 / sample_size)
+    has_no_spread = standard_error <= COST_ROUNDING * highest_cost
+    lower_bound = np.where(
+        has_no_spread,
+        mean_cost - (mean_cost - lowest_cost) * unseen_share,
+        np.maximum(mean_cost - half_width, lowest_cost),
+    )
+    upper_bound = np.where(
+        has_no_spread,
+        mean_cost + (highest_cost - mean_cost) * unseen_share,
+        np.minimum(mean_cost + half_width, highest_cost),
+    )
+    return Interval(lower_bound, upper_bound)
 
 
-def _t_end(values: FloatArray, sign: float, level: float) -> float:
+def _student_bound(sample_values: FloatArray, end_sign: float, level: float) -> float:
     """Lower (-1) or upper (1) end of Student's t interval of a mean."""
-    reach = sign * t_quantile(len(values) - 1, level) * values.std(ddof=1)
-    return float(values.mean() + reach / np.sqrt(len(values)))
+    distance = end_sign * t_quantile(len(sample_values) - 1, level) * sample_values.std(ddof=1)
+    return float(sample_values.mean() + distance / np.sqrt(len(sample_values)))
 
 
 def interval_guard(costs: Costs | FloatArray | None = None) -> float:
@@ -276,9 +302,9 @@ def interval_guard(costs: Costs | FloatArray | None = None) -> float:
       >>> interval_guard(), interval_guard({"refuse": {"answered_wrong": 10}})
       (0.0, 10.0)
     """
-    price = cell_costs(costs)
-    graded = bool(((price > 0.0) & (price < price.max())).any())
-    return float(price.max() - price.min()) if graded else 0.0
+    cell_prices = cell_costs(costs)
+    has_several_prices = bool(((cell_prices > 0.0) & (cell_prices < cell_prices.max())).any())
+    return float(cell_prices.max() - cell_prices.min()) if has_several_prices else 0.0
 
 
 class PairedCost(NamedTuple):
@@ -339,16 +365,27 @@ def paired_cost(
       [0.1, -0.126, 0.326, 0.343]
     """
     if first.shape != second.shape or first.ndim != 1 or not len(first):
-        shapes = f"{first.shape} and {second.shape}"
-        msg = f"first and second must be the cells of the same cases, [Q] each, got {shapes}."
+        shapes_text = f"{first.shape} and {second.shape}"
+        msg = f"first and second must be the cells of the same cases, [Q] each, got {shapes_text}."
         raise ValueError(msg)
-    price, guard = cell_costs(costs), interval_guard(costs)
-    by = np.ones(len(first)) if weights is None else weights
-    sides = [_paired_cost(*pair, price, guard, level, by) for pair in settled_pairs(first, second)]
-    low, high = min(side.low for side in sides), max(side.high for side in sides)
-    difference = float((by * (price[second] - price[first])).mean())
-    p = [side.p for side in sides]
-    return PairedCost(difference, low, high, max(p) if low <= 0.0 <= high else min(p))
+    cell_prices, guard = cell_costs(costs), interval_guard(costs)
+    case_weights = np.ones(len(first)) if weights is None else weights
+    settled_costs = [
+        _paired_cost(*cell_pair, cell_prices, guard, level, case_weights)
+        for cell_pair in settled_pairs(first, second)
+    ]
+    lower_bound, upper_bound = (
+        min(side_cost.low for side_cost in settled_costs),
+        max(side_cost.high for side_cost in settled_costs),
+    )
+    difference = float((case_weights * (cell_prices[second] - cell_prices[first])).mean())
+    p_values = [side_cost.p for side_cost in settled_costs]
+    return PairedCost(
+        difference,
+        lower_bound,
+        upper_bound,
+        max(p_values) if lower_bound <= 0.0 <= upper_bound else min(p_values),
+    )
 
 
 def settled_pairs(first: Cells, second: Cells) -> list[tuple[CellCounts, CellCounts]]:
@@ -356,21 +393,23 @@ def settled_pairs(first: Cells, second: Cells) -> list[tuple[CellCounts, CellCou
 
     An undecided answer that both give is the same under both. One pair where none is undecided.
     """
-    is_same = (first == second) & (first == PLAIN_CELLS)
-    first, second = (np.where(is_same, WRONG_CELL, cells) for cells in (first, second))
-    open_cells = [cells >= PLAIN_CELLS for cells in (first, second)]
-    if not (open_cells[0] | open_cells[1]).any():
+    is_shared_undecided = (first == second) & (first == PLAIN_CELLS)
+    first, second = (
+        np.where(is_shared_undecided, WRONG_CELL, policy_cells) for policy_cells in (first, second)
+    )
+    undecided = [policy_cells >= PLAIN_CELLS for policy_cells in (first, second)]
+    if not (undecided[0] | undecided[1]).any():
         return [(first, second)]
     return [
-        (np.where(open_cells[0], a, first), np.where(open_cells[1], b, second))
-        for a, b in ((RIGHT_CELL, WRONG_CELL), (WRONG_CELL, RIGHT_CELL))
+        (np.where(undecided[0], first_cell, first), np.where(undecided[1], second_cell, second))
+        for first_cell, second_cell in ((RIGHT_CELL, WRONG_CELL), (WRONG_CELL, RIGHT_CELL))
     ]
 
 
 def _paired_cost(
     first: Cells,
     second: Cells,
-    price: FloatArray,
+    cell_prices: FloatArray,
     guard: float,
     level: float,
     weights: FloatArray,
@@ -378,19 +417,45 @@ def _paired_cost(
     """`paired_cost` of cases none of which is undecided."""
     from scipy.special import stdtr
 
-    tail, n = (1.0 - check_level(level)) / 2.0, len(first)
-    gain, scale = weights * (price[second] - price[first]), float(weights.max())
-    mean, most, guard = float(gain.mean()), scale * float(price.max() - price.min()), scale * guard
-    error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    if error > SAME * most:
+    tail_mass, n_cases = (1.0 - check_level(level)) / 2.0, len(first)
+    gains, largest_weight = (
+        weights * (cell_prices[second] - cell_prices[first]),
+        float(weights.max()),
+    )
+    mean_gain, largest_difference, guard = (
+        float(gains.mean()),
+        largest_weight * float(cell_prices.max() - cell_prices.min()),
+        largest_weight * guard,
+    )
+    standard_error = float(gains.std(ddof=1) / np.sqrt(n_cases)) if n_cases > 1 else 0.0
+    if standard_error > COST_ROUNDING * largest_difference:
         # Where failures have several prices, one case more stands for a dear one that these cases
         # may not have shown.
-        below, above = (np.append(gain, end) if guard else gain for end in (-guard, guard))
-        low, high = _t_end(below, -1.0, level), _t_end(above, 1.0, level)
-        against = below if mean > 0.0 else -above
-        t = float(against.mean() / (against.std(ddof=1) / np.sqrt(len(against))))
-        p = min(1.0, float(2.0 * stdtr(len(against) - 1, -t)))
-        return PairedCost(mean, min(low, mean), max(high, mean), p)
-    unseen = 1.0 - tail ** (1.0 / n)  # share up to which cases that differ otherwise may be there
-    p = min(1.0, 2.0 * (most / (abs(mean) + most)) ** n) if most else 1.0
-    return PairedCost(mean, mean - (most + mean) * unseen, mean + (most - mean) * unseen, p)
+        gains_below, gains_above = (
+            np.append(gains, extra_gain) if guard else gains for extra_gain in (-guard, guard)
+        )
+        lower_bound, upper_bound = (
+            _student_bound(gains_below, -1.0, level),
+            _student_bound(gains_above, 1.0, level),
+        )
+        adverse_gains = gains_below if mean_gain > 0.0 else -gains_above
+        t_statistic = float(
+            adverse_gains.mean() / (adverse_gains.std(ddof=1) / np.sqrt(len(adverse_gains)))
+        )
+        p_value = min(1.0, float(2.0 * stdtr(len(adverse_gains) - 1, -t_statistic)))
+        return PairedCost(
+            mean_gain, min(lower_bound, mean_gain), max(upper_bound, mean_gain), p_value
+        )
+    # share up to which cases that differ otherwise may be there
+    unseen_share = 1.0 - tail_mass ** (1.0 / n_cases)
+    p_value = (
+        min(1.0, 2.0 * (largest_difference / (abs(mean_gain) + largest_difference)) ** n_cases)
+        if largest_difference
+        else 1.0
+    )
+    return PairedCost(
+        mean_gain,
+        mean_gain - (largest_difference + mean_gain) * unseen_share,
+        mean_gain + (largest_difference - mean_gain) * unseen_share,
+        p_value,
+    )

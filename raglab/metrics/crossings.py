@@ -19,9 +19,9 @@ from raglab.values import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-LEVEL = 0.9  # of the intervals
-DIGITS = 12  # of a difference of costs
-RESAMPLES = 2_000  # of the cases, within labels
+CROSSING_LEVEL = 0.9  # of the intervals
+COST_DIGITS = 12  # of a difference of costs
+CROSSING_RESAMPLES = 2_000  # of the cases, within labels
 
 
 class Crossing(NamedTuple):
@@ -51,35 +51,58 @@ class Crossing(NamedTuple):
         Args:
           subject: name of the policy.
         """
-        lead = f"The labelled cases are {100.0 * self.sample:.0f} % ok"
-        ends = [
-            (name, f"{side} {100.0 * end:.0f} % ({_share(low)} to {_share(high)})")
-            for name, side, end, (low, high) in (
+        sample_text = f"The labelled cases are {100.0 * self.sample:.0f} % ok"
+        end_texts = [
+            (
+                rival_name,
+                (
+                    f"{end_side} {100.0 * end_share:.0f} % "
+                    f"({_percent_text(interval_start)} to {_percent_text(interval_end)})"
+                ),
+            )
+            for rival_name, end_side, end_share, (interval_start, interval_end) in (
                 (self.above, "above", self.high, self.high_interval),
                 (self.below, "below", self.low, self.low_interval),
             )
-            if name
+            if rival_name
         ]
         if self.low >= self.high:
-            rivals = " or ".join(dict.fromkeys(name for name in (self.below, self.above) if name))
-            return f"{lead}. At no share of ok in traffic does {subject} cost less than {rivals}."
-        if not ends:
-            # what the cases do not rule out, by the near ends of the intervals
-            near = {"above": self.high_interval[0], "below": self.low_interval[1]}
-            may = [f"{side} {_share(end)} %" for side, end in near.items() if not isinf(end)]
-            doubt = f", but by the 90 % interval one may be {' or '.join(may)}" if may else ""
-            return (
-                f"{lead}. At no share of ok in traffic is a policy without tuning cheaper{doubt}."
+            rival_names = " or ".join(
+                dict.fromkeys(rival_name for rival_name in (self.below, self.above) if rival_name)
             )
-        (name, share), *more = ends
-        further = "".join(f", {end} {rival}" for rival, end in more)
+            return (
+                f"{sample_text}. At no share of ok in traffic does {subject} cost less than "
+                f"{rival_names}."
+            )
+        if not end_texts:
+            # what the cases do not rule out, by the near ends of the intervals
+            near_ends = {"above": self.high_interval[0], "below": self.low_interval[1]}
+            possible_ends = [
+                f"{end_side} {_percent_text(end_share)} %"
+                for end_side, end_share in near_ends.items()
+                if not isinf(end_share)
+            ]
+            doubt_text = (
+                f", but by the 90 % interval one may be {' or '.join(possible_ends)}"
+                if possible_ends
+                else ""
+            )
+            return (
+                f"{sample_text}. At no share of ok in traffic is a policy without tuning "
+                f"cheaper{doubt_text}."
+            )
+        (rival_name, end_text), *further_ends = end_texts
+        further_text = "".join(
+            f", {end_share} {further_rival}" for further_rival, end_share in further_ends
+        )
         return (
-            f"{lead}. {share.capitalize()} ok in traffic {name} is cheaper{further}: state `mix`."
+            f"{sample_text}. {end_text.capitalize()} ok in traffic {rival_name} is "
+            f"cheaper{further_text}: state `mix`."
         )
 
 
-def _share(end: float) -> str:
-    return "none" if isinf(end) else f"{100.0 * end:.0f}"
+def _percent_text(end_share: float) -> str:
+    return "none" if isinf(end_share) else f"{100.0 * end_share:.0f}"
 
 
 def cost_lines(
@@ -92,19 +115,23 @@ def cost_lines(
       label: of each case, [Q]; some are ok, and some not.
       rng: generator of resamples within labels, whose costs are [P, resamples] each.
     """
-    sides: list[FloatArray] = []
-    for side in (label != Status.ok, label == Status.ok):
-        total: FloatArray = np.zeros(())
-        for code in np.unique(label[side]).tolist():
-            columns, counts = np.unique(loss[:, label == code], axis=1, return_counts=True)
-            drawn = counts[:, None]
+    mean_costs: list[FloatArray] = []
+    for is_in_group in (label != Status.ok, label == Status.ok):
+        cost_sums: FloatArray = np.zeros(())
+        for label_code in np.unique(label[is_in_group]).tolist():
+            distinct_losses, loss_counts = np.unique(
+                loss[:, label == label_code], axis=1, return_counts=True
+            )
+            drawn_counts = loss_counts[:, None]
             if rng is not None:
-                n = int(counts.sum())
-                drawn = rng.multinomial(n, counts / n, size=RESAMPLES).T
-            total = total + columns @ drawn
-        mean = total / side.sum()
-        sides.append(mean if rng is not None else mean[:, 0])
-    return sides
+                n_cases = int(loss_counts.sum())
+                drawn_counts = rng.multinomial(
+                    n_cases, loss_counts / n_cases, size=CROSSING_RESAMPLES
+                ).T
+            cost_sums = cost_sums + distinct_losses @ drawn_counts
+        group_means = cost_sums / is_in_group.sum()
+        mean_costs.append(group_means if rng is not None else group_means[:, 0])
+    return mean_costs
 
 
 def cost_table(losses: Mapping[str, FloatArray], label: Cells) -> pd.DataFrame:
@@ -120,17 +147,29 @@ def cost_table(losses: Mapping[str, FloatArray], label: Cells) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = []
+    policy_rows = []
     for loss in losses.values():
-        row: dict[str, float] = {"cases": len(label)}
-        for name, side in (("all_ok", label == Status.ok), ("none_ok", label != Status.ok)):
-            parts = [loss[label == code] for code in np.unique(label[side]).tolist()]
-            n = max(1, sum(map(len, parts)))
-            spread = sum(len(part) * part.var(ddof=min(1, len(part) - 1)) for part in parts)
-            row[name] = sum(float(part.sum()) for part in parts) / n if parts else np.nan
-            row[f"{name}_error"] = float(np.sqrt(spread)) / n
-        rows.append(row)
-    return pd.DataFrame(rows, index=pd.Index(list(losses), name="policy"))
+        policy_row: dict[str, float] = {"cases": len(label)}
+        for column_name, is_in_group in (
+            ("all_ok", label == Status.ok),
+            ("none_ok", label != Status.ok),
+        ):
+            label_losses = [
+                loss[label == label_code] for label_code in np.unique(label[is_in_group]).tolist()
+            ]
+            n_cases = max(1, sum(map(len, label_losses)))
+            summed_variance = sum(
+                len(losses_of_label) * losses_of_label.var(ddof=min(1, len(losses_of_label) - 1))
+                for losses_of_label in label_losses
+            )
+            policy_row[column_name] = (
+                sum(float(losses_of_label.sum()) for losses_of_label in label_losses) / n_cases
+                if label_losses
+                else np.nan
+            )
+            policy_row[f"{column_name}_error"] = float(np.sqrt(summed_variance)) / n_cases
+        policy_rows.append(policy_row)
+    return pd.DataFrame(policy_rows, index=pd.Index(list(losses), name="policy"))
 
 
 def crossing_ends(none_ok: FloatArray, all_ok: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -141,13 +180,18 @@ def crossing_ends(none_ok: FloatArray, all_ok: FloatArray) -> tuple[FloatArray, 
       all_ok: likewise where all are.
     """
     # costs nearer than that are equal, and equal at an end alone is no crossing
-    first, last = (np.round(costs[1:] - costs[0], DIGITS) for costs in (none_ok, all_ok))
+    gain_none_ok, gain_all_ok = (
+        np.round(policy_costs[1:] - policy_costs[0], COST_DIGITS)
+        for policy_costs in (none_ok, all_ok)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        at = first / (first - last)
-    never = (first <= 0.0) & (last <= 0.0)
-    low = np.where(never, 1.0, np.where(first >= 0.0, -inf, at))
-    high = np.where(never, 0.0, np.where(last >= 0.0, inf, at))
-    return low, high
+        crossing_share = gain_none_ok / (gain_none_ok - gain_all_ok)
+    is_never_cheaper = (gain_none_ok <= 0.0) & (gain_all_ok <= 0.0)
+    lower_ends = np.where(
+        is_never_cheaper, 1.0, np.where(gain_none_ok >= 0.0, -inf, crossing_share)
+    )
+    upper_ends = np.where(is_never_cheaper, 0.0, np.where(gain_all_ok >= 0.0, inf, crossing_share))
+    return lower_ends, upper_ends
 
 
 def crossing(
@@ -180,21 +224,21 @@ def crossing(
     is_ok = label == Status.ok
     if is_ok.all() or not is_ok.any():
         return None
-    every = np.concatenate([loss[None], rivals])
-    low, high = crossing_ends(*cost_lines(every, label))
+    policy_losses = np.concatenate([loss[None], rivals])
+    lower_ends, upper_ends = crossing_ends(*cost_lines(policy_losses, label))
     rng = np.random.default_rng([seed, len(label)])
-    lows, highs = crossing_ends(*cost_lines(every, label, rng))
-    most, least = int(np.argmax(low)), int(np.argmin(high))
-    tail = (1.0 - LEVEL) / 2.0
+    resampled_lower, resampled_upper = crossing_ends(*cost_lines(policy_losses, label, rng))
+    lower_rival, upper_rival = int(np.argmax(lower_ends)), int(np.argmin(upper_ends))
+    tail_mass = (1.0 - CROSSING_LEVEL) / 2.0
     intervals = [
-        tuple(np.quantile(ends, [tail, 1.0 - tail], method="nearest").tolist())
-        for ends in (lows.max(axis=0), highs.min(axis=0))
+        tuple(np.quantile(resampled_ends, [tail_mass, 1.0 - tail_mass], method="nearest").tolist())
+        for resampled_ends in (resampled_lower.max(axis=0), resampled_upper.min(axis=0))
     ]
     return Crossing(
-        low=float(low[most]),
-        high=float(high[least]),
-        below="" if isinf(low[most]) else names[most],
-        above="" if isinf(high[least]) else names[least],
+        low=float(lower_ends[lower_rival]),
+        high=float(upper_ends[upper_rival]),
+        below="" if isinf(lower_ends[lower_rival]) else names[lower_rival],
+        above="" if isinf(upper_ends[upper_rival]) else names[upper_rival],
         low_interval=intervals[0],
         high_interval=intervals[1],
         sample=float(is_ok.mean()),

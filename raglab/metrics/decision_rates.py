@@ -32,7 +32,7 @@ from raglab.metrics.costs import (
 from raglab.metrics.intervals import FloatArray, IntArray, Interval, clopper_pearson
 from raglab.values import Status
 
-SHAPE = (len(Status), len(Status))
+OUTCOME_TABLE_SHAPE = (len(Status), len(Status))
 
 
 def outcome_table(label: ArrayLike, status: ArrayLike) -> IntArray:
@@ -60,21 +60,31 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> IntArray:
              [0, 1, 0],
              [0, 0, 0]])
     """
-    rows, columns = _codes("label", label), _codes("status", status)
-    if rows.shape != columns.shape:
-        msg = f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}."
+    label_codes, status_codes = _checked_codes("label", label), _checked_codes("status", status)
+    if label_codes.shape != status_codes.shape:
+        msg = (
+            f"label and status must be [Q] each, got shapes {label_codes.shape} and "
+            f"{status_codes.shape}."
+        )
         raise ValueError(msg)
-    return np.bincount(rows * len(Status) + columns, minlength=len(Status) ** 2).reshape(SHAPE)
+    return np.bincount(
+        label_codes * len(Status) + status_codes, minlength=len(Status) ** 2
+    ).reshape(OUTCOME_TABLE_SHAPE)
 
 
-def _codes(name: str, codes: ArrayLike) -> IntArray:
-    array = plain_array(codes, name)
-    is_code = array.dtype.kind in "iu" and bool(((array >= 0) & (array < len(Status))).all())
-    if array.ndim != 1 or not (is_code or not array.size):
-        shown = list(dict.fromkeys(array.ravel().tolist()))[:5]
-        msg = f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives one."
+def _checked_codes(argument_name: str, codes: ArrayLike) -> IntArray:
+    code_array = plain_array(codes, argument_name)
+    is_code = code_array.dtype.kind in "iu" and bool(
+        ((code_array >= 0) & (code_array < len(Status))).all()
+    )
+    if code_array.ndim != 1 or not (is_code or not code_array.size):
+        shown_codes = list(dict.fromkeys(code_array.ravel().tolist()))[:5]
+        msg = (
+            f"{argument_name} must be codes of Status, 0 to 2, [Q], got {shown_codes}; "
+            "Status[name] gives one."
+        )
         raise ValueError(msg)
-    return array.astype(np.int64)
+    return code_array.astype(np.int64)
 
 
 def outcome_intervals(counts: IntArray, level: float = 0.95) -> Interval:
@@ -93,11 +103,11 @@ def outcome_intervals(counts: IntArray, level: float = 0.95) -> Interval:
       >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
       array([0.97, 0.56, 0.31])
     """
-    table = np.asarray(counts)
-    if table.shape[-2:] != SHAPE:
-        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {table.shape}."
+    count_table = np.asarray(counts)
+    if count_table.shape[-2:] != OUTCOME_TABLE_SHAPE:
+        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {count_table.shape}."
         raise ValueError(msg)
-    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
+    return clopper_pearson(count_table, count_table.sum(axis=-1, keepdims=True), level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +189,10 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
 }
 
 
-WITHIN_LABEL = ("answerable", "ambiguous")  # `share_of` of rates of the cases of one label
+WITHIN_LABEL_SHARES = ("answerable", "ambiguous")  # `share_of` of rates of the cases of one label
 
 
-class Names(Sequence[str]):
+class RateNames(Sequence[str]):
     """Names in the table as it stands now, in its order.
 
     A rate that is added later is among them.
@@ -192,7 +202,9 @@ class Names(Sequence[str]):
         self._name_of = name_of
 
     def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a name, or some
-        return tuple(self._name_of(name, rate) for name, rate in RATE_TABLE.items())[place]
+        return tuple(self._name_of(rate_name, rate) for rate_name, rate in RATE_TABLE.items())[
+            place
+        ]
 
     def __len__(self) -> int:
         return len(RATE_TABLE)
@@ -201,8 +213,8 @@ class Names(Sequence[str]):
         return repr(self[:])
 
 
-RATES = Names(lambda name, _: name)
-COUNTS = Names(lambda _, rate: rate.count)
+RATES = RateNames(lambda name, _: name)
+COUNTS = RateNames(lambda _, rate: rate.count)
 OBJECTIVES = tuple(name for name, rate in RATE_TABLE.items() if rate.better == "low")
 TARGETS: Mapping[str, float] = {
     name: rate.target for name, rate in RATE_TABLE.items() if rate.target is not None
@@ -227,10 +239,13 @@ def contributions(status: NDArray[np.int8]) -> IntArray:
       >>> dict(zip(COUNTS, table[0, Status.refuse, 1].tolist()))["wrong"]
       1
     """
-    codes = status[:, None, None], np.arange(3)[:, None], np.array([False, True])
-    shape = len(status), 3, 2
-    rows = [np.broadcast_to(rate.counts(*codes), shape) for rate in RATE_TABLE.values()]
-    return np.stack(rows, axis=-1).astype(np.int64)
+    outcome_codes = status[:, None, None], np.arange(3)[:, None], np.array([False, True])
+    contribution_shape = len(status), 3, 2
+    rate_rows = [
+        np.broadcast_to(rate.counts(*outcome_codes), contribution_shape)
+        for rate in RATE_TABLE.values()
+    ]
+    return np.stack(rate_rows, axis=-1).astype(np.int64)
 
 
 def rate_counts(cells: CellCounts) -> CellCounts:
@@ -240,9 +255,11 @@ def rate_counts(cells: CellCounts) -> CellCounts:
       cells: cases by decision, label and whether the expected sources were found, [..., 20].
     """
     statuses = np.array(list(Status), dtype=np.int8)
-    plain = contributions(statuses).reshape(-1, len(RATE_TABLE))
-    adds = np.concatenate([plain, plain[[WRONG_CELL] * (N_CELLS - PLAIN_CELLS)]])
-    return np.asarray(cells @ adds[: cells.shape[-1]])
+    plain_contributions = contributions(statuses).reshape(-1, len(RATE_TABLE))
+    cell_contributions = np.concatenate(
+        [plain_contributions, plain_contributions[[WRONG_CELL] * (N_CELLS - PLAIN_CELLS)]]
+    )
+    return np.asarray(cells @ cell_contributions[: cells.shape[-1]])
 
 
 _LABELS_OF_CELLS = np.eye(len(Status), dtype=np.int64)[LABEL_OF_CELL]
@@ -265,11 +282,13 @@ def denominators(counts: CellCounts, labels: CellCounts) -> CellCounts:
       counts: [..., rates].
       labels: cases labelled ok, refuse, ambiguous, [3] or [..., 3].
     """
-    named = {rate.count: counts[..., place] for place, rate in enumerate(RATE_TABLE.values())}
-    n = np.empty_like(counts)
-    for place, rate in enumerate(RATE_TABLE.values()):
-        n[..., place] = rate.of(named, labels)
-    return n
+    counts_by_name = {
+        rate.count: counts[..., rate_index] for rate_index, rate in enumerate(RATE_TABLE.values())
+    }
+    rate_sizes = np.empty_like(counts)
+    for rate_index, rate in enumerate(RATE_TABLE.values()):
+        rate_sizes[..., rate_index] = rate.of(counts_by_name, labels)
+    return rate_sizes
 
 
 def rates(counts: CellCounts, labels: CellCounts) -> FloatArray:
@@ -296,16 +315,18 @@ def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
       relevant: whether each hit is relevant, in ranked order, [Q, K].
       k: ranks that count.
     """
-    known = _relevance(relevant, "relevant")
-    return float((known[:, :k] > 0).any(axis=1).mean()) if len(known) else float("nan")
+    relevance = _relevance_table(relevant, "relevant")
+    return float((relevance[:, :k] > 0).any(axis=1).mean()) if len(relevance) else float("nan")
 
 
-def _relevance(values: ArrayLike, name: str) -> CellCounts:
+def _relevance_table(relevance: ArrayLike, argument_name: str) -> CellCounts:
     """Relevance of hits, [Q, K], once none is missing."""
-    table = plain_array(values, name)
-    if table.dtype.kind == "f":
-        check_present(table, name, "write 0 or False for a hit that is not relevant")
-    return table
+    relevance_array = plain_array(relevance, argument_name)
+    if relevance_array.dtype.kind == "f":
+        check_present(
+            relevance_array, argument_name, "write 0 or False for a hit that is not relevant"
+        )
+    return relevance_array
 
 
 def ndcg(relevant: NDArray[np.bool_], n_relevant: IntArray, k: int = 10) -> float:
@@ -322,16 +343,16 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: IntArray, k: int = 10) -> floa
       >>> ndcg(np.array([[False, True]]), np.array([1]))
       0.6309297535714575
     """
-    relevant, n_relevant = _relevance(relevant, "relevant"), np.asarray(n_relevant)
+    relevant, n_relevant = _relevance_table(relevant, "relevant"), np.asarray(n_relevant)
     if (relevant.sum(axis=1) > n_relevant).any():
         msg = "relevant must not hold more hits than n_relevant; count a document once."
         raise ValueError(msg)
-    width = min(k, relevant.shape[1])
-    discount = 1.0 / np.log2(np.arange(2, k + 2))
-    gain = (relevant[:, :width] * discount[:width]).sum(axis=1)
-    ideal = np.cumsum(discount)[np.clip(n_relevant, 1, k) - 1]
-    judged = n_relevant > 0
-    return float((gain / ideal)[judged].mean()) if judged.any() else float("nan")
+    n_ranks = min(k, relevant.shape[1])
+    rank_discounts = 1.0 / np.log2(np.arange(2, k + 2))
+    gains = (relevant[:, :n_ranks] * rank_discounts[:n_ranks]).sum(axis=1)
+    ideal_gains = np.cumsum(rank_discounts)[np.clip(n_relevant, 1, k) - 1]
+    has_relevant = n_relevant > 0
+    return float((gains / ideal_gains)[has_relevant].mean()) if has_relevant.any() else float("nan")
 
 
 def graded_ndcg(grades: FloatArray, ideal: FloatArray, k: int = 10) -> FloatArray:
@@ -352,14 +373,20 @@ def graded_ndcg(grades: FloatArray, ideal: FloatArray, k: int = 10) -> FloatArra
       >>> graded_ndcg(np.array([[1.0, 2.0]]), np.array([[2.0, 1.0]]))
       array([0.8597187])
     """
-    top, best = _relevance(grades, "grades")[:, :k], _relevance(ideal, "ideal")[:, :k]
-    discount = 1.0 / np.log2(np.arange(2, max(top.shape[1], best.shape[1]) + 2))
-    reached, reachable = ((gains * discount[: gains.shape[1]]).sum(axis=1) for gains in (top, best))
-    if (reached > reachable * (1.0 + 1e-9)).any():
+    top_grades, best_grades = (
+        _relevance_table(grades, "grades")[:, :k],
+        _relevance_table(ideal, "ideal")[:, :k],
+    )
+    rank_discounts = 1.0 / np.log2(np.arange(2, max(top_grades.shape[1], best_grades.shape[1]) + 2))
+    reached_gains, reachable_gains = (
+        (grade_rows * rank_discounts[: grade_rows.shape[1]]).sum(axis=1)
+        for grade_rows in (top_grades, best_grades)
+    )
+    if (reached_gains > reachable_gains * (1.0 + 1e-9)).any():
         msg = "hits must not have more grades than the documents there are; count a document once."
         raise ValueError(msg)
     with np.errstate(invalid="ignore"):
-        return np.where(reachable > 0.0, reached / reachable, np.nan)
+        return np.where(reachable_gains > 0.0, reached_gains / reachable_gains, np.nan)
 
 
 class PairedRates(NamedTuple):
@@ -417,11 +444,15 @@ def paired_rates(
       >>> float(found.difference[0]), found.k[:, 0].tolist(), int(found.only_first[0])
       (-0.25, [4, 3], 1)
     """
-    sides = [_paired_rates(*pair, level, weights) for pair in settled_pairs(first, second)]
-    before, after = (np.where(cells >= PLAIN_CELLS, WRONG_CELL, cells) for cells in (first, second))
-    return _paired_rates(before, after, level, weights)._replace(
-        low=np.fmin.reduce([side.low for side in sides]),
-        high=np.fmax.reduce([side.high for side in sides]),
+    settled_rates = [
+        _paired_rates(*cell_pair, level, weights) for cell_pair in settled_pairs(first, second)
+    ]
+    first_cells, second_cells = (
+        np.where(cells >= PLAIN_CELLS, WRONG_CELL, cells) for cells in (first, second)
+    )
+    return _paired_rates(first_cells, second_cells, level, weights)._replace(
+        low=np.fmin.reduce([side_rates.low for side_rates in settled_rates]),
+        high=np.fmax.reduce([side_rates.high for side_rates in settled_rates]),
     )
 
 
@@ -432,43 +463,63 @@ def _paired_rates(
     weights: FloatArray | None,
 ) -> PairedRates:
     """`paired_rates` of cases none of which is undecided."""
-    every = np.eye(N_CELLS, dtype=np.int64)
-    k = rate_counts(every)  # of a case of each cell
-    of = denominators(k, label_counts(every))
-    counts, joint, sums, sizes = _paired_counts(first, second, weights, k, of)
-    alone = np.stack([joint.sum(axis=1), joint.sum(axis=0)])
-    plain = np.stack([counts.sum(axis=1), counts.sum(axis=0)])
+    each_cell = np.eye(N_CELLS, dtype=np.int64)
+    counted = rate_counts(each_cell)  # of a case of each cell
+    in_denominator = denominators(counted, label_counts(each_cell))
+    pair_counts, pair_weights, rate_sums, rate_sizes = _paired_counts(
+        first, second, weights, counted, in_denominator
+    )
+    policy_weights = np.stack([pair_weights.sum(axis=1), pair_weights.sum(axis=0)])
+    policy_counts = np.stack([pair_counts.sum(axis=1), pair_counts.sum(axis=0)])
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = sums / sizes
+        policy_rates = rate_sums / rate_sizes
         # what a case of each cell moves its policy's rate by: (counted - rate) where it is in the
         # denominator
-        moves = (k - rate[:, None] * of) / sizes[:, None]
-        spread = np.sqrt(np.einsum("pc,pcr->pr", alone, moves**2))
-        both = np.einsum("ab,ar,br->r", joint, moves[0], moves[1])
-        together = np.nan_to_num(both / (spread[0] * spread[1]))
-    low, high = (np.asarray(end) for end in clopper_pearson(sums, sizes, level))
-    difference = rate[1] - rate[0]
+        rate_moves = (counted - policy_rates[:, None] * in_denominator) / rate_sizes[:, None]
+        spreads = np.sqrt(np.einsum("pc,pcr->pr", policy_weights, rate_moves**2))
+        covariance = np.einsum("ab,ar,br->r", pair_weights, rate_moves[0], rate_moves[1])
+        correlation = np.nan_to_num(covariance / (spreads[0] * spreads[1]))
+    # MOVER: the arms of the two exact intervals are added like correlated standard errors
+    lower_bounds, upper_bounds = (
+        np.asarray(interval_end) for interval_end in clopper_pearson(rate_sums, rate_sizes, level)
+    )
+    difference = policy_rates[1] - policy_rates[0]
 
-    def reach(left: FloatArray, right: FloatArray) -> FloatArray:
-        return np.sqrt(np.maximum(left**2 + right**2 - 2.0 * together * left * right, 0.0))
+    def reach(first_reach: FloatArray, second_reach: FloatArray) -> FloatArray:
+        return np.sqrt(
+            np.maximum(
+                first_reach**2 + second_reach**2 - 2.0 * correlation * first_reach * second_reach,
+                0.0,
+            )
+        )
 
-    below = reach(rate[1] - low[1], high[0] - rate[0])
-    above = reach(high[1] - rate[1], rate[0] - low[0])
-    apart = k[:, None] - k
-    same = np.einsum("ab,abr->r", joint, (apart != 0) | (of[:, None] != of)) == 0
-    unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
-    below, above = (
-        np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above)
+    reach_below = reach(policy_rates[1] - lower_bounds[1], upper_bounds[0] - policy_rates[0])
+    reach_above = reach(upper_bounds[1] - policy_rates[1], policy_rates[0] - lower_bounds[0])
+    count_differences = counted[:, None] - counted
+    is_always_same = (
+        np.einsum(
+            "ab,abr->r",
+            pair_weights,
+            (count_differences != 0) | (in_denominator[:, None] != in_denominator),
+        )
+        == 0
+    )
+    # Where no case tells the policies apart the arms would be 0: then they are as wide as the share
+    # of such cases that may exist without being among these.
+    unseen_share = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(rate_sizes.min(axis=0), 1))
+    reach_below, reach_above = (
+        np.where(is_always_same & ~np.isnan(difference), unseen_share, reach_width)
+        for reach_width in (reach_below, reach_above)
     )
     return PairedRates(
-        k=plain @ k,
-        n=plain @ of,
+        k=policy_counts @ counted,
+        n=policy_counts @ in_denominator,
         difference=difference,
-        low=np.maximum(difference - below, -1.0),
-        high=np.minimum(difference + above, 1.0),
-        only_first=np.einsum("ab,abr->r", counts, apart > 0),
-        only_second=np.einsum("ab,abr->r", counts, apart < 0),
-        rate=rate,
+        low=np.maximum(difference - reach_below, -1.0),
+        high=np.minimum(difference + reach_above, 1.0),
+        only_first=np.einsum("ab,abr->r", pair_counts, count_differences > 0),
+        only_second=np.einsum("ab,abr->r", pair_counts, count_differences < 0),
+        rate=policy_rates,
     )
 
 
@@ -476,26 +527,32 @@ def _paired_counts(
     first: Cells,
     second: Cells,
     weights: FloatArray | None,
-    k: IntArray,
-    of: IntArray,
+    counted: IntArray,
+    in_denominator: IntArray,
 ) -> tuple[CellCounts, CellCounts, CellCounts, CellCounts]:
     """Cases by pair of cells, and by squared weight, [20, 20]; count and size of each rate.
 
     Counts and sizes, [2, rates] each, are those of as many independent cases as a rate is worth.
     """
-    pair = first.astype(np.int64) * N_CELLS + second
-    counts, joint, drawn = (
-        np.bincount(pair, by, minlength=N_CELLS**2).reshape(N_CELLS, N_CELLS)
-        for by in (None, None if weights is None else weights**2, weights)
+    pair_codes = first.astype(np.int64) * N_CELLS + second
+    pair_counts, squared_weights, weight_sums = (
+        np.bincount(pair_codes, pair_weights, minlength=N_CELLS**2).reshape(N_CELLS, N_CELLS)
+        for pair_weights in (None, None if weights is None else weights**2, weights)
     )
-    sums, sizes, squares = (
-        np.stack([table.sum(axis=1), table.sum(axis=0)]) @ each
-        for table, each in ((drawn, k), (drawn, of), (joint, of))
+    rate_sums, rate_sizes, squared_sizes = (
+        np.stack([pair_table.sum(axis=1), pair_table.sum(axis=0)]) @ cell_table
+        for pair_table, cell_table in (
+            (weight_sums, counted),
+            (weight_sums, in_denominator),
+            (squared_weights, in_denominator),
+        )
     )
     if weights is not None:
-        worth = np.divide(sizes, squares, out=np.ones_like(sizes), where=squares > 0.0)
-        sums, sizes = sums * worth, sizes * worth
-    return counts, joint, sums, sizes
+        effective_share = np.divide(
+            rate_sizes, squared_sizes, out=np.ones_like(rate_sizes), where=squared_sizes > 0.0
+        )
+        rate_sums, rate_sizes = rate_sums * effective_share, rate_sizes * effective_share
+    return pair_counts, squared_weights, rate_sums, rate_sizes
 
 
 class Weighed(NamedTuple):
@@ -517,7 +574,7 @@ class Weighed(NamedTuple):
         Args:
           cell: `RIGHT_CELL` or `WRONG_CELL`.
         """
-        return Weighed(*(settled_cells(cells, cell) for cells in self))
+        return Weighed(*(settled_cells(cell_counts, cell) for cell_counts in self))
 
 
 def effective_counts(weighed: Weighed) -> tuple[FloatArray, FloatArray]:
@@ -530,11 +587,13 @@ def effective_counts(weighed: Weighed) -> tuple[FloatArray, FloatArray]:
 
     Source: effective number of cases, Kish 1965.
     """
-    counts = rate_counts(weighed.weights)
-    of = denominators(counts, label_counts(weighed.weights))
-    squares = denominators(rate_counts(weighed.squares), label_counts(weighed.squares))
-    worth = np.divide(of, squares, out=np.ones_like(of), where=squares > 0.0)
-    return counts * worth, of * worth
+    weighed_counts = rate_counts(weighed.weights)
+    weighed_sizes = denominators(weighed_counts, label_counts(weighed.weights))
+    squared_sizes = denominators(rate_counts(weighed.squares), label_counts(weighed.squares))
+    effective_share = np.divide(
+        weighed_sizes, squared_sizes, out=np.ones_like(weighed_sizes), where=squared_sizes > 0.0
+    )
+    return weighed_counts * effective_share, weighed_sizes * effective_share
 
 
 def rate_columns(
@@ -555,27 +614,41 @@ def rate_columns(
     Source: rules S6.2, S6.3, S6.15.
     """
     cells = cell_table(cells)
-    counts, labels = rate_counts(cells), label_counts(cells)
-    value, n = rates(counts, labels), denominators(counts, labels)
-    settled = [settled_cells(cells, cell) for cell in (RIGHT_CELL, WRONG_CELL)]
-    sides = [(rate_counts(table), n) for table in settled]
+    counted, labels = rate_counts(cells), label_counts(cells)
+    rate_values, rate_sizes = rates(counted, labels), denominators(counted, labels)
+    settled_tables = [
+        settled_cells(cells, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
+    ]
+    interval_counts = [(rate_counts(column_values), rate_sizes) for column_values in settled_tables]
     if weighed:
-        there = rates(rate_counts(weighed[0].weights), label_counts(weighed[0].weights))
+        mix_rates = rates(rate_counts(weighed[0].weights), label_counts(weighed[0].weights))
         # a rate within one label is the same in every mix, also where the label has no share
-        within = np.array([rate.share_of in WITHIN_LABEL for rate in RATE_TABLE.values()])
-        same = within & np.isnan(there)
-        value = np.where(same, value, there)
-        sides = [
-            (np.where(same, counts, k), np.where(same, n, of))
-            for each in weighed
-            for cell in (RIGHT_CELL, WRONG_CELL)
-            for k, of in (effective_counts(each.settled(cell)),)
+        is_within_label = np.array(
+            [rate.share_of in WITHIN_LABEL_SHARES for rate in RATE_TABLE.values()]
+        )
+        is_unchanged = is_within_label & np.isnan(mix_rates)
+        rate_values = np.where(is_unchanged, rate_values, mix_rates)
+        interval_counts = [
+            (
+                np.where(is_unchanged, counted, effective_counted),
+                np.where(is_unchanged, rate_sizes, effective_sizes),
+            )
+            for weighed_cells in weighed
+            for settled_cell in (RIGHT_CELL, WRONG_CELL)
+            for effective_counted, effective_sizes in (
+                effective_counts(weighed_cells.settled(settled_cell)),
+            )
         ]
     columns: dict[str, Any] = {"undecided": cells[..., PLAIN_CELLS:].sum(axis=-1)}
-    for place, name in enumerate(RATES):
-        for ending, table in (("", value), ("_k", counts), ("_n", n)):
-            columns[name + ending] = table[..., place]
+    for rate_index, rate_name in enumerate(RATES):
+        for suffix, column_values in (("", rate_values), ("_k", counted), ("_n", rate_sizes)):
+            columns[rate_name + suffix] = column_values[..., rate_index]
         if level is not None:
-            ends = [clopper_pearson(k[..., place], of[..., place], level) for k, of in sides]
-            columns[f"{name}_low"], columns[f"{name}_high"] = hull(*ends)
+            interval_ends = [
+                clopper_pearson(
+                    effective_counted[..., rate_index], effective_sizes[..., rate_index], level
+                )
+                for effective_counted, effective_sizes in interval_counts
+            ]
+            columns[f"{rate_name}_low"], columns[f"{rate_name}_high"] = hull(*interval_ends)
     return columns

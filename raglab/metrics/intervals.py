@@ -19,8 +19,8 @@ from raglab.values import Floats, Ints
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-PAIRS = 2**14  # of counts whose interval one thread makes at a time
-AT_MOST = 2**26  # of two counts up to it, one number holds both exactly
+PAIRS_PER_THREAD = 2**14  # of counts whose interval one thread makes at a time
+MAX_EXACT_COUNT = 2**26  # of two counts up to it, one number holds both exactly
 
 
 class Interval(NamedTuple):
@@ -68,56 +68,89 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
       (0.0, 0.3085)
     """
     check_level(level)
-    hit, size = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"))
-    _check_counts(hit, size)
+    hit_counts, sample_sizes = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"))
+    _check_counts(hit_counts, sample_sizes)
     # Counts of a sweep repeat, and an inverse costs a hundred times a look-up: each pair is
     # computed once.
-    if (distinct := _distinct_pairs(hit, size)) is not None:
-        hits, sizes, place = distinct
-        once = clopper_pearson(hits, sizes, level)
-        return Interval(np.take(once.low, place), np.take(once.high, place))
-    if hit.ndim == 1 and hit.size > PAIRS:
-        parts = [slice(start, start + PAIRS) for start in range(0, hit.size, PAIRS)]
-        ends = by_threads(lambda part: _exact_interval(hit[part], size[part], level), parts)
-        return Interval(*map(np.concatenate, zip(*ends, strict=True)))
-    return _exact_interval(hit, size, level)
+    if (distinct_pairs := _distinct_pairs(hit_counts, sample_sizes)) is not None:
+        distinct_hits, distinct_sizes, pair_indices = distinct_pairs
+        distinct_interval = clopper_pearson(distinct_hits, distinct_sizes, level)
+        return Interval(
+            np.take(distinct_interval.low, pair_indices),
+            np.take(distinct_interval.high, pair_indices),
+        )
+    if hit_counts.ndim == 1 and hit_counts.size > PAIRS_PER_THREAD:
+        pair_slices = [
+            slice(slice_start, slice_start + PAIRS_PER_THREAD)
+            for slice_start in range(0, hit_counts.size, PAIRS_PER_THREAD)
+        ]
+        slice_intervals = by_threads(
+            lambda pair_slice: _exact_interval(
+                hit_counts[pair_slice], sample_sizes[pair_slice], level
+            ),
+            pair_slices,
+        )
+        return Interval(*map(np.concatenate, zip(*slice_intervals, strict=True)))
+    return _exact_interval(hit_counts, sample_sizes, level)
 
 
-def _exact_interval(hit: FloatArray, size: FloatArray, level: float) -> Interval:
+def _exact_interval(hit_counts: FloatArray, sample_sizes: FloatArray, level: float) -> Interval:
     """Interval of `clopper_pearson` of counts that were checked."""
     from scipy.special import betaincinv
 
-    tail = (1.0 - level) / 2.0
-    missed = size - hit  # counts are fractions where cases have weights
-    low = np.where(hit > 0, betaincinv(np.where(hit > 0, hit, 1.0), missed + 1, tail), 0.0)
-    high = np.where(
-        missed > 0, betaincinv(hit + 1, np.where(missed > 0, missed, 1.0), 1.0 - tail), 1.0
+    tail_mass = (1.0 - level) / 2.0
+    miss_counts = sample_sizes - hit_counts  # counts are fractions where cases have weights
+    lower_bound = np.where(
+        hit_counts > 0,
+        betaincinv(np.where(hit_counts > 0, hit_counts, 1.0), miss_counts + 1, tail_mass),
+        0.0,
     )
-    return Interval(np.where(size > 0, low, np.nan), np.where(size > 0, high, np.nan))
+    upper_bound = np.where(
+        miss_counts > 0,
+        betaincinv(hit_counts + 1, np.where(miss_counts > 0, miss_counts, 1.0), 1.0 - tail_mass),
+        1.0,
+    )
+    return Interval(
+        np.where(sample_sizes > 0, lower_bound, np.nan),
+        np.where(sample_sizes > 0, upper_bound, np.nan),
+    )
 
 
 def _distinct_pairs(
-    hit: FloatArray, size: FloatArray
+    hit_counts: FloatArray, sample_sizes: FloatArray
 ) -> tuple[IntArray, IntArray, NDArray[np.intp]] | None:
     """Counts and sizes of pairs that differ, and which of them each pair is, [...].
 
     None where none repeats.
     """
-    most = size.max(initial=0.0)
-    key = hit * (AT_MOST + 1) + size
-    if hit.size < 2 or not most <= AT_MOST or (key != np.trunc(key)).any():
+    largest_size = sample_sizes.max(initial=0.0)
+    pair_keys = hit_counts * (MAX_EXACT_COUNT + 1) + sample_sizes
+    if (
+        hit_counts.size < 2
+        or not largest_size <= MAX_EXACT_COUNT
+        or (pair_keys != np.trunc(pair_keys)).any()
+    ):
         return None
     # of one size, a mark at each count costs less than sorting them
-    if size.min() == most and most < 4 * hit.size:
-        at = hit.astype(np.intp)
-        marks = np.zeros(int(most) + 1, dtype=bool)
-        marks[at] = True
-        counts, place = np.flatnonzero(marks), (marks.cumsum() - 1)[at]
-        sizes = np.full(len(counts), int(most))
+    if sample_sizes.min() == largest_size and largest_size < 4 * hit_counts.size:
+        hit_indices = hit_counts.astype(np.intp)
+        is_present = np.zeros(int(largest_size) + 1, dtype=bool)
+        is_present[hit_indices] = True
+        distinct_counts, pair_indices = (
+            np.flatnonzero(is_present),
+            (is_present.cumsum() - 1)[hit_indices],
+        )
+        distinct_sizes = np.full(len(distinct_counts), int(largest_size))
     else:
-        keys, place = np.unique(key, return_inverse=True)
-        counts, sizes = np.divmod(keys.astype(np.int64), AT_MOST + 1)
-    return (counts, sizes, place) if len(counts) < hit.size else None
+        distinct_keys, pair_indices = np.unique(pair_keys, return_inverse=True)
+        distinct_counts, distinct_sizes = np.divmod(
+            distinct_keys.astype(np.int64), MAX_EXACT_COUNT + 1
+        )
+    return (
+        (distinct_counts, distinct_sizes, pair_indices)
+        if len(distinct_counts) < hit_counts.size
+        else None
+    )
 
 
 class Stratum(NamedTuple):
@@ -152,62 +185,78 @@ def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
       ... )
       ((0, 29), (3, 3))
     """
-    size, drawn, hits, unknown = stratum
-    if not (hits >= 0 and unknown >= 0 and hits + unknown <= drawn <= size):
+    stratum_size, n_drawn, n_hits, n_unknown = stratum
+    if not (n_hits >= 0 and n_unknown >= 0 and n_hits + n_unknown <= n_drawn <= stratum_size):
         msg = (
             f"a stratum must have 0 <= hits + unknown <= drawn <= size, got {stratum}; count each "
             "request once."
         )
         raise ValueError(msg)
     # rounding must not shorten the interval
-    tail = (1.0 - check_level(level)) / 2.0 * (1.0 - 1e-9)
+    tail_mass = (1.0 - check_level(level)) / 2.0 * (1.0 - 1e-9)
 
-    def fewest(hits: int) -> int:
+    def fewest(n_hits: int) -> int:
         """Least count of a population that draws so many hits with a chance above the tail."""
-        most = size - (drawn - hits)  # the truth is in here for certain, and the chance grows
+        # the truth is in here for certain, and the chance grows
+        certain_count = stratum_size - (n_drawn - n_hits)
 
         def is_likely(count: int) -> bool:
-            return _chance_of_hits(hits, drawn, size, count) > tail
+            return _chance_of_hits(n_hits, n_drawn, stratum_size, count) > tail_mass
 
-        return bisect_left(range(size), True, hits, most, key=is_likely)
+        return bisect_left(range(stratum_size), True, n_hits, certain_count, key=is_likely)
 
     # The most hits are the fewest of all others.
-    return fewest(hits), size - fewest(drawn - hits - unknown)
+    return fewest(n_hits), stratum_size - fewest(n_drawn - n_hits - n_unknown)
 
 
-def _chance_of_hits(hits: int, drawn: int, size: int, count: int) -> float:
-    """Probability of at least so many hits among those drawn where the population has `count`."""
+def _chance_of_hits(least_hits: int, n_drawn: int, stratum_size: int, true_hits: int) -> float:
+    """Probability that a draw from a population with `true_hits` hits has at least `least_hits`."""
     from scipy.special import gammaln
 
-    possible_hits = np.arange(max(hits, drawn - (size - count)), min(drawn, count) + 1)
+    possible_hits = np.arange(
+        max(least_hits, n_drawn - (stratum_size - true_hits)), min(n_drawn, true_hits) + 1
+    )
     if not len(possible_hits):
         return 0.0
 
-    def ways(total: int, chosen: Ints) -> Any:  # noqa: ANN401 - a number or an array
-        return gammaln(total + 1.0) - gammaln(chosen + 1.0) - gammaln(total - chosen + 1.0)
+    def ways(n_items: int, n_chosen: Ints) -> Any:  # noqa: ANN401 - a number or an array
+        return gammaln(n_items + 1.0) - gammaln(n_chosen + 1.0) - gammaln(n_items - n_chosen + 1.0)
 
-    logs = (
-        ways(count, possible_hits) + ways(size - count, drawn - possible_hits) - ways(size, drawn)
+    log_chances = (
+        ways(true_hits, possible_hits)
+        + ways(stratum_size - true_hits, n_drawn - possible_hits)
+        - ways(stratum_size, n_drawn)
     )
-    return float(min(1.0, np.exp(logs).sum()))
+    return float(min(1.0, np.exp(log_chances).sum()))
 
 
-def _hit_totals(groups: Sequence[Sequence[Stratum]], level: float) -> list[tuple[int, int, float]]:
+def _hit_totals(
+    stratum_groups: Sequence[Sequence[Stratum]], level: float
+) -> list[tuple[int, int, float]]:
     """Least and greatest count of hits of each group of strata, all at once, and the estimate.
 
     Strata without a label are left out of the estimate.
     """
-    open_strata = sum(0 < stratum.drawn < stratum.size for strata in groups for stratum in strata)
-    each = 1.0 - (1.0 - check_level(level)) / max(1, open_strata)
-    totals = []
-    for strata in groups:
-        bounds = [finite_interval(stratum, each) for stratum in strata]
-        known = (stratum for stratum in strata if stratum.drawn > stratum.unknown)
-        hits = sum(
-            stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known
+    n_open_strata = sum(
+        0 < stratum.drawn < stratum.size for strata in stratum_groups for stratum in strata
+    )
+    stratum_level = 1.0 - (1.0 - check_level(level)) / max(1, n_open_strata)
+    group_totals = []
+    for strata in stratum_groups:
+        bounds = [finite_interval(stratum, stratum_level) for stratum in strata]
+        labelled_strata = (stratum for stratum in strata if stratum.drawn > stratum.unknown)
+        estimated_hits = sum(
+            stratum.size * stratum.hits / (stratum.drawn - stratum.unknown)
+            for stratum in labelled_strata
         )
-        totals.append((sum(low for low, _ in bounds), sum(high for _, high in bounds), hits))
-    return totals
+        group_totals.append(
+            (
+                sum(lower_count for lower_count, _ in bounds),
+                sum(upper_count for _, upper_count in bounds),
+                estimated_hits,
+            )
+        )
+    return group_totals
 
 
 def stratified_share(
@@ -232,13 +281,15 @@ def stratified_share(
       >>> round(share, 4), round(float(low), 3), round(float(high), 3)
       (0.0244, 0.012, 0.045)
     """
-    (top_low, top_high, top_hits), (low, high, hits) = _hit_totals((top, rest), level)
-    share = top_hits / (top_hits + hits) if top_hits + hits else nan
-    if not top_high + high:
+    (top_low, top_high, top_hits), (rest_low, rest_high, rest_hits) = _hit_totals(
+        (top, rest), level
+    )
+    share = top_hits / (top_hits + rest_hits) if top_hits + rest_hits else nan
+    if not top_high + rest_high:
         return share, Interval(nan, nan)
     return share, Interval(
-        top_low / (top_low + high) if top_low else 0.0,
-        top_high / (top_high + low) if top_high else 0.0,
+        top_low / (top_low + rest_high) if top_low else 0.0,
+        top_high / (top_high + rest_low) if top_high else 0.0,
     )
 
 
@@ -256,12 +307,14 @@ def stratified_rate(strata: Sequence[Stratum], level: float = 0.95) -> tuple[flo
       >>> round(rate, 4), round(float(low), 3), round(float(high), 3)
       (0.9318, 0.832, 0.948)
     """
-    ((low, high, hits),) = _hit_totals((strata,), level)
-    size = sum(stratum.size for stratum in strata)
-    if not size:
+    ((lower_count, upper_count, estimated_hits),) = _hit_totals((strata,), level)
+    population = sum(stratum.size for stratum in strata)
+    if not population:
         return nan, Interval(nan, nan)
-    covered = sum(stratum.size for stratum in strata if stratum.drawn > stratum.unknown)
-    return hits / covered if covered else nan, Interval(low / size, high / size)
+    labelled_population = sum(stratum.size for stratum in strata if stratum.drawn > stratum.unknown)
+    return estimated_hits / labelled_population if labelled_population else nan, Interval(
+        lower_count / population, upper_count / population
+    )
 
 
 def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:
@@ -313,13 +366,15 @@ def mean_interval(values: FloatArray, level: float) -> tuple[FloatArray, FloatAr
       >>> low.round(3), high.round(3)
       (array([-0.484]), array([4.484]))
     """
-    count = len(values)
-    if count < 2:
-        none = np.full(values.shape[1:], np.nan)
-        return none, none
-    mean = values.mean(axis=0)
-    reach = t_quantile(count - 1, level) * values.std(axis=0, ddof=1) / np.sqrt(count)
-    return mean - reach, mean + reach
+    n_replications = len(values)
+    if n_replications < 2:
+        no_bounds = np.full(values.shape[1:], np.nan)
+        return no_bounds, no_bounds
+    means = values.mean(axis=0)
+    half_width = (
+        t_quantile(n_replications - 1, level) * values.std(axis=0, ddof=1) / np.sqrt(n_replications)
+    )
+    return means - half_width, means + half_width
 
 
 def percentile_interval(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
@@ -338,14 +393,14 @@ def percentile_interval(draws: FloatArray, level: float) -> tuple[FloatArray, Fl
       >>> float(low), float(high)
       (1.5, 2.5)
     """
-    known = np.where(np.isfinite(draws), draws, np.nan)
-    low, high = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
-    some = ~np.isnan(known).all(axis=0)  # nanquantile warns of columns without a number
-    if some.any():
-        low[some], high[some] = np.nanquantile(
-            known[:, some], [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0
+    known_draws = np.where(np.isfinite(draws), draws, np.nan)
+    lower_bound, upper_bound = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
+    has_draws = ~np.isnan(known_draws).all(axis=0)  # nanquantile warns of columns without a number
+    if has_draws.any():
+        lower_bound[has_draws], upper_bound[has_draws] = np.nanquantile(
+            known_draws[:, has_draws], [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0
         )
-    return low, high
+    return lower_bound, upper_bound
 
 
 def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
@@ -366,20 +421,26 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
     """
     from scipy.special import betainc
 
-    rate = float_array(alpha, "alpha")
-    if not ((rate > 0.0) & (rate < 1.0)).all():
+    allowed_rate = float_array(alpha, "alpha")
+    if not ((allowed_rate > 0.0) & (allowed_rate < 1.0)).all():
         msg = f"alpha must be in (0, 1), got {alpha}; 0.1 allows errors in 10 %."
         raise ValueError(msg)
-    hit, size, rate = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"), rate)
-    _check_counts(hit, size)
-    return np.where(hit < size, betainc(np.maximum(size - hit, 1.0), hit + 1.0, 1.0 - rate), 1.0)
+    hit_counts, sample_sizes, allowed_rate = np.broadcast_arrays(
+        float_array(k, "k"), float_array(n, "n"), allowed_rate
+    )
+    _check_counts(hit_counts, sample_sizes)
+    return np.where(
+        hit_counts < sample_sizes,
+        betainc(np.maximum(sample_sizes - hit_counts, 1.0), hit_counts + 1.0, 1.0 - allowed_rate),
+        1.0,
+    )
 
 
-def _check_counts(hit: FloatArray, size: FloatArray) -> None:
+def _check_counts(hit_counts: FloatArray, sample_sizes: FloatArray) -> None:
     """Refuse counts that are missing or more than their cases."""
-    for name, counts in (("k", hit), ("n", size)):
-        check_present(counts, name, "count the cases, 0 where there is none")
-    if np.any((hit < 0) | (hit > size)):
+    for argument_name, argument_counts in (("k", hit_counts), ("n", sample_sizes)):
+        check_present(argument_counts, argument_name, "count the cases, 0 where there is none")
+    if np.any((hit_counts < 0) | (hit_counts > sample_sizes)):
         msg = "k must be between 0 and n; count both on the same cases."
         raise ValueError(msg)
 

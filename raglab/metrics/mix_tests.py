@@ -17,11 +17,11 @@ from raglab.metrics.decision_rates import label_counts
 from raglab.metrics.intervals import FloatArray, binomial_p
 from raglab.metrics.mixes import label_weights
 
-_NEAR = 0.999  # of the largest stake, so that no product is 0
-_LEAST = 1e-9  # of targets, which are tested inside (0, 1)
-_HALVINGS = 40
-_MOST_LABELS = 2**24
-_OF_LABEL = np.arange(len(LABELS))[:, None] == LABEL_OF_CELL
+_LARGEST_STAKE_SHARE = 0.999  # of the largest stake, so that no product is 0
+_SMALLEST_TARGET = 1e-9  # of targets, which are tested inside (0, 1)
+_BOUND_HALVINGS = 40
+_MAX_LABELS_NEEDED = 2**24
+_CELL_HAS_LABEL = np.arange(len(LABELS))[:, None] == LABEL_OF_CELL
 
 
 class LabelNeed(NamedTuple):
@@ -69,8 +69,8 @@ class MixTest(NamedTuple):
     @property
     def moved(self) -> NDArray[np.bool_]:
         """Whether a rate moves with the mix: it is a share of cases of several labels, [T]."""
-        several: NDArray[np.bool_] = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
-        return several
+        has_several_labels: NDArray[np.bool_] = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
+        return has_several_labels
 
     def p(self, place: int, alpha: float | FloatArray, *, lower: bool = False) -> FloatArray:
         """p-value that a rate is above alpha in some mix inside, [N].
@@ -80,42 +80,73 @@ class MixTest(NamedTuple):
           alpha: highest rate, on the scale of the losses; of all policies or of each, [N].
           lower: whether the null is a rate of at most alpha in every mix inside.
         """
-        limit = np.clip(np.asarray(alpha, dtype=np.float64), _LEAST, 1.0 - _LEAST)
-        every = np.array([self._p(place, limit, corner, lower) for corner in self.corners])
+        tested_rate = np.clip(
+            np.asarray(alpha, dtype=np.float64), _SMALLEST_TARGET, 1.0 - _SMALLEST_TARGET
+        )
+        corner_p_values = np.array(
+            [self._p(place, tested_rate, corner, lower) for corner in self.corners]
+        )
         if lower:  # any corner may break it
-            return np.minimum(1.0, every.min(axis=0) * len(every))
-        return np.asarray(every.max(axis=0))
+            return np.minimum(1.0, corner_p_values.min(axis=0) * len(corner_p_values))
+        return np.asarray(corner_p_values.max(axis=0))
 
     def _p(
         self,
-        place: int,
-        alpha: FloatArray,
+        target_index: int,
+        tested_rate: FloatArray,
         corner: FloatArray,
-        lower: bool,  # noqa: FBT001 - of one caller
+        tests_below: bool,  # noqa: FBT001 - of one caller
     ) -> FloatArray:
         """`p` at one mix."""
-        cells, loss, counted = self.cells[:, place], self.loss[place], self.counted[place]
-        live = (corner > 0.0) & (label_counts(counted) > 0.0)
-        if not live.any():
-            return np.ones(len(cells))
-        if live.sum() == 1 and not ((loss > 0.0) & (loss < 1.0)).any():
-            ends = (cells @ (part * live[LABEL_OF_CELL]) for part in (loss, counted))
-            k, n = (np.ceil(end - _LEAST) for end in ends)  # of whole cases
-            return np.asarray(
-                binomial_p(n - k, n, 1.0 - alpha) if lower else binomial_p(k, n, alpha)
-            )
-        labels = label_counts(cells[0])
-        weight = label_weights(labels, corner)
-        always, ever = (
-            end(np.where(_OF_LABEL, counted, np.nan), axis=1) for end in (np.nanmin, np.nanmax)
+        cells, cell_losses, is_counted = (
+            self.cells[:, target_index],
+            self.loss[target_index],
+            self.counted[target_index],
         )
-        spread = alpha * (1.0 - alpha) * float((labels * weight**2) @ (always + ever)) / 2.0
-        excess = (-1.0 if lower else 1.0) * (loss - alpha[..., None] * counted)
-        stakes = excess * weight[LABEL_OF_CELL]
-        most = np.maximum(stakes.max(axis=-1), _LEAST)
-        stake = np.minimum(np.sqrt(2.0 * log(1.0 / self.level) / spread), _NEAR / most)
-        wealth = (cells * np.log1p(-stake[..., None] * stakes)).sum(axis=-1)
-        return np.asarray(np.exp(np.minimum(-wealth, 0.0)))
+        is_live = (corner > 0.0) & (label_counts(is_counted) > 0.0)
+        if not is_live.any():
+            return np.ones(len(cells))
+        # One label with losses of 0 and 1 is a plain binomial: its exact test is the sharper one.
+        if is_live.sum() == 1 and not ((cell_losses > 0.0) & (cell_losses < 1.0)).any():
+            exact_counts = (
+                cells @ (cell_values * is_live[LABEL_OF_CELL])
+                for cell_values in (cell_losses, is_counted)
+            )
+            # whole cases: rounding must not make one more of them
+            n_errors, n_counted = (
+                np.ceil(weighed_count - _SMALLEST_TARGET) for weighed_count in exact_counts
+            )
+            return np.asarray(
+                binomial_p(n_counted - n_errors, n_counted, 1.0 - tested_rate)
+                if tests_below
+                else binomial_p(n_errors, n_counted, tested_rate)
+            )
+        label_totals = label_counts(cells[0])
+        label_weight = label_weights(label_totals, corner)
+        always_counted, ever_counted = (
+            extreme(np.where(_CELL_HAS_LABEL, is_counted, np.nan), axis=1)
+            for extreme in (np.nanmin, np.nanmax)
+        )
+        # The stake must rest on no outcome, so it takes the spread of a rate at the target, where
+        # every other decision counts.
+        rate_variance = (
+            tested_rate
+            * (1.0 - tested_rate)
+            * float((label_totals * label_weight**2) @ (always_counted + ever_counted))
+            / 2.0
+        )
+        cell_excess = (-1.0 if tests_below else 1.0) * (
+            cell_losses - tested_rate[..., None] * is_counted
+        )
+        weighed_excess = cell_excess * label_weight[LABEL_OF_CELL]
+        largest_excess = np.maximum(weighed_excess.max(axis=-1), _SMALLEST_TARGET)
+        # below 1 / largest excess, so that no factor of the product is 0
+        stake_size = np.minimum(
+            np.sqrt(2.0 * log(1.0 / self.level) / rate_variance),
+            _LARGEST_STAKE_SHARE / largest_excess,
+        )
+        log_wealth = (cells * np.log1p(-stake_size[..., None] * weighed_excess)).sum(axis=-1)
+        return np.asarray(np.exp(np.minimum(-log_wealth, 0.0)))
 
     def bound(self, place: int, delta: float, alpha: float, *, lower: bool = False) -> FloatArray:
         """Upper bound of the rate over all mixes inside at confidence 1 − delta, or lower, [N].
@@ -126,25 +157,32 @@ class MixTest(NamedTuple):
           alpha: target, on which side of which the bound lies as the p-value says.
           lower: for the lower bound of the largest rate.
         """
-        low, high = np.zeros(len(self.cells)), np.ones(len(self.cells))
-        middle = np.full(len(self.cells), alpha)
-        for _ in range(_HALVINGS):
-            below = (self.p(place, middle, lower=lower) <= delta) != lower
-            low, high = np.where(below, low, middle), np.where(below, middle, high)
-            middle = (low + high) / 2.0
-        return low if lower else high
+        interval_start, interval_end = np.zeros(len(self.cells)), np.ones(len(self.cells))
+        midpoint = np.full(len(self.cells), alpha)
+        for _ in range(_BOUND_HALVINGS):
+            is_below = (self.p(place, midpoint, lower=lower) <= delta) != lower
+            interval_start, interval_end = (
+                np.where(is_below, interval_start, midpoint),
+                np.where(is_below, midpoint, interval_end),
+            )
+            midpoint = (interval_start + interval_end) / 2.0
+        return interval_start if lower else interval_end
 
     def weighed(self, place: int, row: int) -> FloatArray:
         """Units of a policy by cell, weighed to the mean of the corners, [20]."""
-        cells = self.cells[row, place]
-        weight = label_weights(label_counts(cells), self.corners.mean(axis=0))
-        return np.asarray(cells * weight[LABEL_OF_CELL])
+        unit_counts = self.cells[row, place]
+        label_weight = label_weights(label_counts(unit_counts), self.corners.mean(axis=0))
+        return np.asarray(unit_counts * label_weight[LABEL_OF_CELL])
 
     def rate(self, place: int, row: int) -> float:
         """Rate under the mean of the corners; NaN where it is of nothing."""
-        weighed = self.weighed(place, row)
-        counted = float(weighed @ self.counted[place])
-        return float(weighed @ self.loss[place]) / counted if counted else float("nan")
+        weighed_units = self.weighed(place, row)
+        counted_units = float(weighed_units @ self.counted[place])
+        return (
+            float(weighed_units @ self.loss[place]) / counted_units
+            if counted_units
+            else float("nan")
+        )
 
     def needed(self, place: int, row: int, alpha: float, delta: float) -> LabelNeed:
         """Smallest number of labels, in proportion to the mix, that certifies a target.
@@ -155,23 +193,35 @@ class MixTest(NamedTuple):
           alpha: target, on the scale of the losses.
           delta: error of the promise.
         """
-        excess = self.loss[place] - alpha * self.counted[place]
-        ideal, cells = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
-        ideal[np.where(_OF_LABEL, excess, np.inf).argmin(axis=1)] = 1.0
-        there = label_counts(cells)[LABEL_OF_CELL]
-        rates = np.divide(cells, there, out=np.zeros(len(there)), where=there > 0.0)
-        share, at = self.corners.mean(axis=0), slice(place, place + 1)
+        cell_excess = self.loss[place] - alpha * self.counted[place]
+        ideal_profile, unit_counts = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
+        ideal_profile[np.where(_CELL_HAS_LABEL, cell_excess, np.inf).argmin(axis=1)] = 1.0
+        label_totals = label_counts(unit_counts)[LABEL_OF_CELL]
+        observed_profile = np.divide(
+            unit_counts, label_totals, out=np.zeros(len(label_totals)), where=label_totals > 0.0
+        )
+        mean_shares, target_slice = self.corners.mean(axis=0), slice(place, place + 1)
 
-        def labels(total: int) -> FloatArray:
-            return np.asarray(np.ceil(np.round(share * total, 9)))
+        def labels(n_labels: int) -> FloatArray:
+            return np.asarray(np.ceil(np.round(mean_shares * n_labels, 9)))
 
         def fewest(profile: FloatArray) -> tuple[int, ...]:
-            def enough(total: int) -> bool:
-                units = (profile * labels(total)[LABEL_OF_CELL])[None, None]
-                test = MixTest(units, self.loss[at], self.counted[at], self.corners, self.level)
-                return bool(test.p(0, alpha)[0] <= delta)
+            def enough(n_labels: int) -> bool:
+                unit_table = (profile * labels(n_labels)[LABEL_OF_CELL])[None, None]
+                scaled_test = MixTest(
+                    unit_table,
+                    self.loss[target_slice],
+                    self.counted[target_slice],
+                    self.corners,
+                    self.level,
+                )
+                return bool(scaled_test.p(0, alpha)[0] <= delta)
 
-            total = bisect_left(range(_MOST_LABELS), 1, 1, key=enough)
-            return tuple(labels(total).astype(int).tolist()) if total < _MOST_LABELS else ()
+            n_labels = bisect_left(range(_MAX_LABELS_NEEDED), 1, 1, key=enough)
+            return (
+                tuple(labels(n_labels).astype(int).tolist())
+                if n_labels < _MAX_LABELS_NEEDED
+                else ()
+            )
 
-        return LabelNeed(fewest(ideal), fewest(rates))
+        return LabelNeed(fewest(ideal_profile), fewest(observed_profile))

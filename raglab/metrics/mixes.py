@@ -37,8 +37,8 @@ from raglab.metrics.intervals import (
 
 SAMPLE: Literal["sample"] = "sample"  # the mix of the labelled cases themselves
 FEW_UNITS = 10  # cases of a label below which its part of a mix is said to rest on few
-_SUM = 1e-5  # by which stated shares may miss 1
-_WRITTEN = 12  # decimals of a share
+_SHARE_SUM_TOLERANCE = 1e-5  # by which stated shares may miss 1
+_SHARE_DECIMALS = 12  # decimals of a share
 Shares = Mapping[str, float | tuple[float, float]]
 
 
@@ -82,16 +82,21 @@ class TrafficMix:
     @property
     def shares(self) -> dict[str, tuple[float, float]]:
         """Interval of each stated share, by label."""
-        ends = zip(LABELS, self.low, self.high, strict=True)
-        return {label: (low, high) for label, low, high in ends if not isnan(low)}
+        label_ends = zip(LABELS, self.low, self.high, strict=True)
+        return {
+            label: (lower_share, upper_share)
+            for label, lower_share, upper_share in label_ends
+            if not isnan(lower_share)
+        }
 
     @property
     def rows(self) -> dict[str, Any]:
         """The mix as a certificate and a run state it: a share, or its two ends, by label."""
-        stated: dict[str, Any] = {
-            label: low if low == high else [low, high] for label, (low, high) in self.shares.items()
+        stated_shares: dict[str, Any] = {
+            label: lower_share if lower_share == upper_share else [lower_share, upper_share]
+            for label, (lower_share, upper_share) in self.shares.items()
         }
-        return stated | ({"delta": self.delta} if self.delta else {})
+        return stated_shares | ({"delta": self.delta} if self.delta else {})
 
     @property
     def estimate(self) -> dict[str, float]:
@@ -99,29 +104,33 @@ class TrafficMix:
 
         Of each stratum the rows with a label speak for all; one without any is left out.
         """
-        by_label = zip(LABELS, zip(*self.strata, strict=True), strict=False)
-        return {label: stratified_rate(strata)[0] for label, strata in by_label}
+        label_strata = zip(LABELS, zip(*self.strata, strict=True), strict=False)
+        return {label: stratified_rate(strata)[0] for label, strata in label_strata}
 
     def __str__(self) -> str:
-        parts = {
-            label: f"{low:.4g}" + (f" to {high:.4g}" if high > low else "")
-            for label, (low, high) in self.shares.items()
+        share_texts = {
+            label: f"{lower_share:.4g}"
+            + (f" to {upper_share:.4g}" if upper_share > lower_share else "")
+            for label, (lower_share, upper_share) in self.shares.items()
         }
         if self.strata:
-            shown = (
-                f"{label} {share:.3g} ({parts[label]})" for label, share in self.estimate.items()
+            estimate_texts = (
+                f"{label} {share:.3g} ({share_texts[label]})"
+                for label, share in self.estimate.items()
             )
-            drawn = sum(stratum.drawn for stratum, *_ in self.strata)
-            known = sum(stratum.drawn - stratum.unknown for stratum, *_ in self.strata)
-            counts = f"{known:,} labels of {drawn:,} requests"
-            return f"{', '.join(shown)} by {counts}, delta {self.delta:g}"
+            n_drawn = sum(stratum.drawn for stratum, *_ in self.strata)
+            n_known = sum(stratum.drawn - stratum.unknown for stratum, *_ in self.strata)
+            counts_text = f"{n_known:,} labels of {n_drawn:,} requests"
+            return f"{', '.join(estimate_texts)} by {counts_text}, delta {self.delta:g}"
         is_point = len(self.corners) == 1
         if is_point:
-            corner = zip(LABELS, self.corners[0], strict=True)
-            parts |= {label: f"{share:.4g}" for label, share in corner if share}
-        stated = ", ".join(f"{label} {ends}" for label, ends in parts.items())
-        is_whole = is_point or len(parts) == len(LABELS)
-        return stated if is_whole else f"{stated}, the rest as labelled"
+            corner_shares = zip(LABELS, self.corners[0], strict=True)
+            share_texts |= {label: f"{share:.4g}" for label, share in corner_shares if share}
+        stated_text = ", ".join(
+            f"{label} {share_text}" for label, share_text in share_texts.items()
+        )
+        states_all_labels = is_point or len(share_texts) == len(LABELS)
+        return stated_text if states_all_labels else f"{stated_text}, the rest as labelled"
 
     __repr__ = __str__
 
@@ -135,9 +144,9 @@ class TrafficMix:
         Raises:
           ValueError: shares that cannot sum to 1, or a share above 0 of a label without a case.
         """
-        corners = self.vertices(labels)
-        check_shares(corners, labels, where)
-        return replace(self, corners=tuple(map(tuple, corners.tolist())))
+        mix_corners = self.vertices(labels)
+        check_shares(mix_corners, labels, where)
+        return replace(self, corners=tuple(map(tuple, mix_corners.tolist())))
 
     def vertices(self, labels: CellCounts) -> FloatArray:
         """Corners of all mixes inside, [V, 3]; a rate or cost is largest at one of them.
@@ -150,28 +159,49 @@ class TrafficMix:
         """
         if self.corners:
             return np.array(self.corners)
-        ends, stated = list(self.shares.values()), ~np.isnan(self.low)
-        parts = np.eye(len(LABELS))[stated]
-        if not stated.all():
+        share_ranges, is_stated = list(self.shares.values()), ~np.isnan(self.low)
+        label_parts = np.eye(len(LABELS))[is_stated]
+        if not is_stated.all():
             # what is not stated is one part, in the ratio of the cases; of none, in equal shares,
             # which `at_labels` refuses or never uses
-            counts = np.where(stated, 0.0, labels)
-            ratio = counts / counts.sum() if counts.any() else np.full(len(LABELS), 1 / len(LABELS))
-            ends, parts = [*ends, (0.0, 1.0)], np.vstack([parts, ratio])
-        corners = set()
-        for free, (least, most) in enumerate(ends):
-            fixed = [set(pair) for place, pair in enumerate(ends) if place != free]
-            for chosen in product(*fixed):
-                rest = round(1.0 - sum(chosen), _WRITTEN)
-                if least - _SUM <= rest <= most + _SUM:
-                    values = [*chosen[:free], min(max(rest, 0.0), 1.0), *chosen[free:]]
-                    corner = np.array(values) @ parts
-                    corners.add(tuple(np.round(corner / corner.sum(), _WRITTEN).tolist()))
-        table = np.array(sorted(corners, reverse=True)).reshape(-1, len(LABELS))
-        if not len(table):
+            unstated_counts = np.where(is_stated, 0.0, labels)
+            unstated_ratio = (
+                unstated_counts / unstated_counts.sum()
+                if unstated_counts.any()
+                else np.full(len(LABELS), 1 / len(LABELS))
+            )
+            share_ranges, label_parts = (
+                [*share_ranges, (0.0, 1.0)],
+                np.vstack([label_parts, unstated_ratio]),
+            )
+        corner_set = set()
+        for free_place, (least_share, most_share) in enumerate(share_ranges):
+            fixed_ends = [
+                set(share_range)
+                for part_place, share_range in enumerate(share_ranges)
+                if part_place != free_place
+            ]
+            for chosen_ends in product(*fixed_ends):
+                remaining_share = round(1.0 - sum(chosen_ends), _SHARE_DECIMALS)
+                if (
+                    least_share - _SHARE_SUM_TOLERANCE
+                    <= remaining_share
+                    <= most_share + _SHARE_SUM_TOLERANCE
+                ):
+                    part_shares = [
+                        *chosen_ends[:free_place],
+                        min(max(remaining_share, 0.0), 1.0),
+                        *chosen_ends[free_place:],
+                    ]
+                    mix_corner = np.array(part_shares) @ label_parts
+                    corner_set.add(
+                        tuple(np.round(mix_corner / mix_corner.sum(), _SHARE_DECIMALS).tolist())
+                    )
+        corner_table = np.array(sorted(corner_set, reverse=True)).reshape(-1, len(LABELS))
+        if not len(corner_table):
             msg = f"shares of a mix must be able to sum to 1, got {self}; widen or correct them."
             raise ValueError(msg)
-        return table
+        return corner_table
 
     def center(self, labels: CellCounts) -> FloatArray:
         """Mix at which costs and rates are taken, [3]: the estimate, else the mean of the corners.
@@ -181,8 +211,8 @@ class TrafficMix:
         """
         if not self.strata:
             return np.asarray(self.vertices(labels).mean(axis=0))
-        shares = np.array(list(self.estimate.values()))
-        return np.round(shares / shares.sum(), _WRITTEN)
+        estimated_shares = np.array(list(self.estimate.values()))
+        return np.round(estimated_shares / estimated_shares.sum(), _SHARE_DECIMALS)
 
 
 def check_shares(corners: FloatArray, labels: CellCounts, where: str = "") -> None:
@@ -193,11 +223,14 @@ def check_shares(corners: FloatArray, labels: CellCounts, where: str = "") -> No
       labels: cases by label, [3].
       where: which cases, for the message.
     """
-    for place, label in enumerate(LABELS):
-        if corners[:, place].any() and not labels[place]:
-            had = ", ".join(f"{int(n)} {name}" for name, n in zip(LABELS, labels, strict=True))
+    for label_index, label in enumerate(LABELS):
+        if corners[:, label_index].any() and not labels[label_index]:
+            cases_text = ", ".join(
+                f"{int(n_cases)} {label_name}"
+                for label_name, n_cases in zip(LABELS, labels, strict=True)
+            )
             rule = f"each label with a share of the mix must have a case{where}"
-            msg = f"{rule}, got {had}; label some {label}, or set its share to 0."
+            msg = f"{rule}, got {cases_text}; label some {label}, or set its share to 0."
             raise ValueError(msg)
 
 
@@ -227,20 +260,26 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
     if not isinstance(mix, Mapping) or not mix or not set(mix) <= {*LABELS}:
         msg = f"{rule}, got {mix!r:.80}; write mix={{'ok': 0.9}}."
         raise ValueError(msg)
-    ends = {}
+    stated_ends = {}
     for label, share in mix.items():
-        pair = np.asarray(share, dtype=object).ravel().tolist()
-        are_numbers = len(pair) in (1, 2) and all(map(is_number, pair))
-        if not are_numbers or not 0.0 <= pair[0] <= pair[-1] <= 1.0:
+        share_ends = np.asarray(share, dtype=object).ravel().tolist()
+        is_share = len(share_ends) in (1, 2) and all(map(is_number, share_ends))
+        if not is_share or not 0.0 <= share_ends[0] <= share_ends[-1] <= 1.0:
             msg = f"{rule}, got {label}={share!r}; a share lies in [0, 1], 0.9 for 90 %."
             raise ValueError(msg)
-        ends[label] = (float(pair[0]), float(pair[-1]))
-    low, high = ([ends.get(label, (np.nan, np.nan))[end] for label in LABELS] for end in (0, 1))
-    if low == high and abs(sum(low) - 1.0) <= _SUM:  # rounded shares are no intervals
-        low = high = [round(share / sum(low), _WRITTEN) for share in low]
-    stated = TrafficMix(tuple(low), tuple(high))
-    stated.vertices(np.ones(len(LABELS)))
-    return stated
+        stated_ends[label] = (float(share_ends[0]), float(share_ends[-1]))
+    lower_shares, upper_shares = (
+        [stated_ends.get(label, (np.nan, np.nan))[end_index] for label in LABELS]
+        for end_index in (0, 1)
+    )
+    # rounded shares are no intervals
+    if lower_shares == upper_shares and abs(sum(lower_shares) - 1.0) <= _SHARE_SUM_TOLERANCE:
+        lower_shares = upper_shares = [
+            round(share / sum(lower_shares), _SHARE_DECIMALS) for share in lower_shares
+        ]
+    stated_mix = TrafficMix(tuple(lower_shares), tuple(upper_shares))
+    stated_mix.vertices(np.ones(len(LABELS)))
+    return stated_mix
 
 
 def estimated_mix(
@@ -262,21 +301,38 @@ def estimated_mix(
     Source: rule S6.15; Clopper and Pearson 1934, Bonferroni over labels; of strata the tails of the
       hypergeometric distribution (Buonaccorsi 1987), Bonferroni over strata and labels, summed.
     """
-    each = 1.0 - check_delta(delta) / (len(strata) * len(labels))
-    by_label = list(zip(*strata, strict=True))
+    label_level = 1.0 - check_delta(delta) / (len(strata) * len(labels))
+    label_strata = list(zip(*strata, strict=True))
     if is_finite:
-        size = sum(stratum.size for stratum in by_label[0])
-        bounds = [[finite_interval(stratum, each) for stratum in of_label] for of_label in by_label]
-        ends = [[sum(end) / size for end in zip(*pairs, strict=True)] for pairs in bounds]
+        population = sum(stratum.size for stratum in label_strata[0])
+        count_bounds = [
+            [finite_interval(stratum, label_level) for stratum in strata_of_label]
+            for strata_of_label in label_strata
+        ]
+        share_ends = [
+            [sum(bound_counts) / population for bound_counts in zip(*label_bounds, strict=True)]
+            for label_bounds in count_bounds
+        ]
     else:
-        counts = [(only.hits, only.hits + only.unknown, only.drawn) for (only,) in by_label]
-        least, most, drawn = np.array(counts).T
-        low, high = clopper_pearson(least, drawn, each).low, clopper_pearson(most, drawn, each).high
-        ends = [[*pair] for pair in np.column_stack([low, high])]
+        label_counts_drawn = [
+            (sole_stratum.hits, sole_stratum.hits + sole_stratum.unknown, sole_stratum.drawn)
+            for (sole_stratum,) in label_strata
+        ]
+        least_hits, most_hits, n_drawn = np.array(label_counts_drawn).T
+        lower_bounds, upper_bounds = (
+            clopper_pearson(least_hits, n_drawn, label_level).low,
+            clopper_pearson(most_hits, n_drawn, label_level).high,
+        )
+        share_ends = [[*end_pair] for end_pair in np.column_stack([lower_bounds, upper_bounds])]
     occurs = np.isin(LABELS, labels)
     least_share, most_share = (
-        tuple(np.round(np.where(occurs, [pair[end] for pair in ends], 0.0), _WRITTEN).tolist())
-        for end in (0, 1)
+        tuple(
+            np.round(
+                np.where(occurs, [end_pair[bound_counts] for end_pair in share_ends], 0.0),
+                _SHARE_DECIMALS,
+            ).tolist()
+        )
+        for bound_counts in (0, 1)
     )
     return TrafficMix(least_share, most_share, delta, strata, is_finite, labels=labels)
 
@@ -290,12 +346,14 @@ def label_weights(labels: CellCounts, shares: FloatArray) -> FloatArray:
       labels: cases by label, [..., 3].
       shares: of the labels in traffic, [3].
     """
-    size = np.asarray(labels, dtype=np.float64)
-    there = np.where(size > 0.0, shares, 0.0)
-    total = there.sum(axis=-1, keepdims=True)
+    case_counts = np.asarray(labels, dtype=np.float64)
+    present_shares = np.where(case_counts > 0.0, shares, 0.0)
+    present_total = present_shares.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        weight = there / total * size.sum(axis=-1, keepdims=True) / size
-    return np.where(size > 0.0, weight, 0.0)
+        case_weights = (
+            present_shares / present_total * case_counts.sum(axis=-1, keepdims=True) / case_counts
+        )
+    return np.where(case_counts > 0.0, case_weights, 0.0)
 
 
 def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
@@ -305,12 +363,12 @@ def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
       label: of each case, below 0 where it has none, whose weight is NaN, [Q].
       mix: see `checked_mix`.
     """
-    stated = checked_mix(mix)
-    if stated is None:
+    stated_mix = checked_mix(mix)
+    if stated_mix is None:
         return {}
-    counts = np.bincount(label[label >= 0], minlength=len(LABELS))
-    shares = stated.at_labels(counts).center(counts)
-    return {"weight": np.append(label_weights(counts, shares), np.nan)[label]}
+    case_counts = np.bincount(label[label >= 0], minlength=len(LABELS))
+    traffic_shares = stated_mix.at_labels(case_counts).center(case_counts)
+    return {"weight": np.append(label_weights(case_counts, traffic_shares), np.nan)[label]}
 
 
 def weighed_by_mix(cells: CellCounts, shares: FloatArray) -> Weighed:
@@ -320,8 +378,8 @@ def weighed_by_mix(cells: CellCounts, shares: FloatArray) -> Weighed:
       cells: cases by cell, [..., 20].
       shares: of the labels in traffic, [3].
     """
-    weight = label_weights(label_counts(cells), shares)[..., LABEL_OF_CELL]
-    return Weighed(cells, cells * weight, cells * weight**2)
+    cell_weights = label_weights(label_counts(cells), shares)[..., LABEL_OF_CELL]
+    return Weighed(cells, cells * cell_weights, cells * cell_weights**2)
 
 
 def weighed_cases(cells: Cells, weight: FloatArray) -> Weighed:
@@ -331,11 +389,13 @@ def weighed_cases(cells: Cells, weight: FloatArray) -> Weighed:
       cells: cell of each case, [..., Q].
       weight: of each case, of any scale, [Q].
     """
-    scaled, width = weight * (len(weight) / weight.sum()), len(LABEL_OF_CELL)
-    flat = cells.reshape(-1, cells.shape[-1])
+    scaled_weights, n_cells = weight * (len(weight) / weight.sum()), len(LABEL_OF_CELL)
+    policy_rows = cells.reshape(-1, cells.shape[-1])
     counts, weights, squares = (
-        np.array([np.bincount(row, by, width) for row in flat]).reshape(*cells.shape[:-1], width)
-        for by in (None, scaled, scaled**2)
+        np.array(
+            [np.bincount(policy_cells, row_weights, n_cells) for policy_cells in policy_rows]
+        ).reshape(*cells.shape[:-1], n_cells)
+        for row_weights in (None, scaled_weights, scaled_weights**2)
     )
     return Weighed(counts, weights, squares)
 
@@ -349,10 +409,10 @@ def mix_weighings(cells: CellCounts, mix: TrafficMix | None) -> list[Weighed]:
     """
     if mix is None or not cells.size:
         return []
-    labels = label_counts(cells.reshape(-1, cells.shape[-1])[0])
-    corners = mix.vertices(labels)
-    points = [mix.center(labels), *(corners if len(corners) > 1 else ())]
-    return [weighed_by_mix(cells, point) for point in points]
+    case_labels = label_counts(cells.reshape(-1, cells.shape[-1])[0])
+    mix_corners = mix.vertices(case_labels)
+    mix_points = [mix.center(case_labels), *(mix_corners if len(mix_corners) > 1 else ())]
+    return [weighed_by_mix(cells, mix_point) for mix_point in mix_points]
 
 
 def cost_columns(
@@ -370,15 +430,20 @@ def cost_columns(
       weighed: see `rate_columns`; the interval is that of as many independent cases as these are
         worth (Kish 1965).
     """
-    values = weighed[0].weights if weighed else cells
-    columns: dict[str, Any] = {"expected_cost": expected_cost(values, costs)}
+    mean_cells = weighed[0].weights if weighed else cells
+    cost_table: dict[str, Any] = {"expected_cost": expected_cost(mean_cells, costs)}
     if level is not None:
-        tables = [cells]
+        interval_cells = [cells]
         if weighed:
-            tables = [
-                each.weights * (each.weights.sum(axis=-1) / each.squares.sum(axis=-1))[..., None]
-                for each in weighed
+            interval_cells = [
+                weighed_cells.weights
+                * (weighed_cells.weights.sum(axis=-1) / weighed_cells.squares.sum(axis=-1))[
+                    ..., None
+                ]
+                for weighed_cells in weighed
             ]
-        ends = hull(*(cost_interval(table, costs, level) for table in tables))
-        columns |= {"expected_cost_low": ends.low, "expected_cost_high": ends.high}
-    return columns
+        cost_bounds = hull(
+            *(cost_interval(corner_cells, costs, level) for corner_cells in interval_cells)
+        )
+        cost_table |= {"expected_cost_low": cost_bounds.low, "expected_cost_high": cost_bounds.high}
+    return cost_table

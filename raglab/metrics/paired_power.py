@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.metrics.costs import SAME
+from raglab.metrics.costs import COST_ROUNDING
 from raglab.metrics.intervals import FloatArray, check_level, clopper_pearson
 from raglab.values import Floats
 
@@ -93,11 +93,13 @@ def smallest_difference(
       >>> round(float(smallest_difference(92, 14 / 92)), 3)
       0.109
     """
-    square = _standard_errors(power, level) ** 2
-    n = np.asarray(cases, dtype=np.float64)
+    squared_errors = _standard_errors(power, level) ** 2
+    n_cases = np.asarray(cases, dtype=np.float64)
     # A smaller share cannot carry the difference that it would let these cases tell.
-    carrying = np.maximum(share, square / (n + square))
-    return np.asarray(np.sqrt(square * carrying * mean_square / (n + square)))
+    carrying_share = np.maximum(share, squared_errors / (n_cases + squared_errors))
+    return np.asarray(
+        np.sqrt(squared_errors * carrying_share * mean_square / (n_cases + squared_errors))
+    )
 
 
 def cases_needed(
@@ -128,13 +130,17 @@ def cases_needed(
       >>> cases_needed(0.1, np.array([0.086, 0.15, 0.242])).tolist()
       [71.0, 110.0, 183.0]
     """
-    size = np.abs(np.asarray(difference, dtype=np.float64))
-    if not (size > 0.0).all():
+    difference_size = np.abs(np.asarray(difference, dtype=np.float64))
+    if not (difference_size > 0.0).all():
         msg = f"difference must not be 0, got {difference}; no number of cases tells that."
         raise ValueError(msg)
-    carrying = np.maximum(share, size / np.sqrt(mean_square))
-    n = _standard_errors(power, level) ** 2 * (carrying * mean_square - size**2) / size**2
-    return np.asarray(np.maximum(np.ceil(n), 1.0))
+    carrying_share = np.maximum(share, difference_size / np.sqrt(mean_square))
+    n_cases = (
+        _standard_errors(power, level) ** 2
+        * (carrying_share * mean_square - difference_size**2)
+        / difference_size**2
+    )
+    return np.asarray(np.maximum(np.ceil(n_cases), 1.0))
 
 
 def _standard_errors(power: float = POWER, level: float = LEVEL) -> float:
@@ -171,42 +177,56 @@ def paired_sizes(gains: FloatArray, *, price: float = 1.0, guard: float = 0.0) -
       >>> found.discordant, round(found.smallest.estimate, 3), found.needed[0.1]
       (14, 0.109, Range(low=71.0, estimate=112.0, high=183.0))
     """
-    values = np.asarray(gains, dtype=np.float64)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        msg = f"gains must be a finite number a case, [Q], got shape {values.shape}; drop the rest."
+    case_gains = np.asarray(gains, dtype=np.float64)
+    if case_gains.ndim != 1 or not len(case_gains) or not np.isfinite(case_gains).all():
+        msg = (
+            f"gains must be a finite number a case, [Q], got shape {case_gains.shape}; drop the "
+            "rest."
+        )
         raise ValueError(msg)
     if not price > 0.0:
         msg = f"price must be above 0, got {price}; it is what a failed contract costs."
         raise ValueError(msg)
-    differing = values[np.abs(values) > SAME * price]
-    n, k = len(values), len(differing)
-    mean_square = float((differing**2).mean()) if k else price**2
-    low, high = clopper_pearson(k, n, LEVEL)
-    share = Range(float(low), k / n, float(high))
-    smallest = Range(*(_guarded_difference(n, end, mean_square, guard) for end in share))
-    needed = {
-        size: Range(*(_guarded_cases(size, end, mean_square, guard) for end in share))
-        for size in (size * price for size in DIFFERENCES)
+    discordant_gains = case_gains[np.abs(case_gains) > COST_ROUNDING * price]
+    n_cases, n_discordant = len(case_gains), len(discordant_gains)
+    mean_square = float((discordant_gains**2).mean()) if n_discordant else price**2
+    lower_bound, upper_bound = clopper_pearson(n_discordant, n_cases, LEVEL)
+    share_range = Range(float(lower_bound), n_discordant / n_cases, float(upper_bound))
+    smallest_range = Range(
+        *(_guarded_difference(n_cases, share_end, mean_square, guard) for share_end in share_range)
+    )
+    cases_needed_by_difference = {
+        cost_difference: Range(
+            *(
+                _guarded_cases(cost_difference, share_end, mean_square, guard)
+                for share_end in share_range
+            )
+        )
+        for cost_difference in (cost_difference * price for cost_difference in DIFFERENCES)
     }
-    return PairedSizes(n, k, mean_square, share, smallest, needed)
+    return PairedSizes(
+        n_cases, n_discordant, mean_square, share_range, smallest_range, cases_needed_by_difference
+    )
 
 
 def _guarded_difference(cases: int, share: float, mean_square: float, guard: float) -> float:
     """Smallest difference told where one case more of size `guard` stands against the estimate."""
-    plain = float(smallest_difference(cases, share, mean_square))
+    unguarded = float(smallest_difference(cases, share, mean_square))
     if not guard:
-        return plain
-    z = _standard_errors()
-    return max(plain, (z * sqrt(cases * share * mean_square + guard**2) + guard) / (cases + 1.0))
+        return unguarded
+    z_sum = _standard_errors()
+    return max(
+        unguarded, (z_sum * sqrt(cases * share * mean_square + guard**2) + guard) / (cases + 1.0)
+    )
 
 
 def _guarded_cases(difference: float, share: float, mean_square: float, guard: float) -> float:
     """Cases that tell a difference where one more case of size `guard` is against the estimate."""
-    plain = float(cases_needed(difference, share, mean_square))
+    unguarded = float(cases_needed(difference, share, mean_square))
     if not guard:
-        return plain
+        return unguarded
     # (n d - g)^2 = z^2 (n p m + g^2), solved for n.
-    z = _standard_errors()
-    half = difference * guard + z**2 * share * mean_square / 2.0
-    root = sqrt(half**2 + difference**2 * guard**2 * (z**2 - 1.0))
-    return max(plain, float(ceil((half + root) / difference**2)))
+    z_sum = _standard_errors()
+    half_linear = difference * guard + z_sum**2 * share * mean_square / 2.0
+    discriminant_root = sqrt(half_linear**2 + difference**2 * guard**2 * (z_sum**2 - 1.0))
+    return max(unguarded, float(ceil((half_linear + discriminant_root) / difference**2)))

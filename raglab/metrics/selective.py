@@ -45,22 +45,23 @@ def check_confidence(
     Raises:
       ValueError: no cases, shapes that differ, or a `correct` that is neither boolean nor 0 or 1.
     """
-    right, score = plain_array(correct, "correct"), float_array(confidence, "confidence")
-    if right.ndim != 1 or right.shape != score.shape or not len(right):
+    is_right, scores = plain_array(correct, "correct"), float_array(confidence, "confidence")
+    if is_right.ndim != 1 or is_right.shape != scores.shape or not len(is_right):
         msg = (
             f"correct and confidence must be [Q] each, of one case at least, got shapes "
-            f"{right.shape} and {score.shape}; give one a case."
+            f"{is_right.shape} and {scores.shape}; give one a case."
         )
         raise ValueError(msg)
-    odd = (right != 0) & (right != 1)
-    if odd.any():
-        position, count = int(odd.argmax()), int(odd.sum())
+    is_neither = (is_right != 0) & (is_right != 1)
+    if is_neither.any():
+        first_position, n_bad = int(is_neither.argmax()), int(is_neither.sum())
         msg = (
-            f"correct must be boolean or 0 and 1, got {right[position]} at position {position} "
-            f"({count} such cases); it comes before confidence, and a grade is rounded first."
+            f"correct must be boolean or 0 and 1, got {is_right[first_position]} at position "
+            f"{first_position} "
+            f"({n_bad} such cases); it comes before confidence, and a grade is rounded first."
         )
         raise ValueError(msg)
-    return right == 0, score + 0.0  # -0.0 and 0.0 are one level, written 0.0
+    return is_right == 0, scores + 0.0  # -0.0 and 0.0 are one level, written 0.0
 
 
 def confidence_levels(correct: ArrayLike, confidence: ArrayLike) -> ConfidenceLevels:
@@ -68,15 +69,15 @@ def confidence_levels(correct: ArrayLike, confidence: ArrayLike) -> ConfidenceLe
 
     See `check_confidence` for what is refused.
     """
-    wrong, score = check_confidence(correct, confidence)
-    known = ~np.isnan(score)
-    at, size = np.unique(score[known], return_counts=True)
-    up_to = np.searchsorted(np.sort(score[known & wrong]), at, side="right")
-    lost = np.diff(up_to, prepend=0)
+    is_wrong, scores = check_confidence(correct, confidence)
+    has_score = ~np.isnan(scores)
+    thresholds, level_sizes = np.unique(scores[has_score], return_counts=True)
+    wrong_up_to = np.searchsorted(np.sort(scores[has_score & is_wrong]), thresholds, side="right")
+    wrong_counts = np.diff(wrong_up_to, prepend=0)
     return ConfidenceLevels(
-        np.append(at[::-1], nan),
-        np.append(size[::-1], (~known).sum()),
-        np.append(lost[::-1], (~known & wrong).sum()),
+        np.append(thresholds[::-1], nan),
+        np.append(level_sizes[::-1], (~has_score).sum()),
+        np.append(wrong_counts[::-1], (~has_score & is_wrong).sum()),
     )
 
 
@@ -101,12 +102,18 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> Curve:
       >>> curve.x, curve.y
       (array([0.33333333, 1.        ]), array([0.        , 0.33333333]))
     """
-    at, size, wrong = confidence_levels(correct, confidence)
-    n, k = size[:-1].cumsum(), wrong[:-1].cumsum()
-    return Curve(n / size.sum(), k / n, n, k, at[:-1])
+    thresholds, level_sizes, wrong_counts = confidence_levels(correct, confidence)
+    answered, wrong_answered = level_sizes[:-1].cumsum(), wrong_counts[:-1].cumsum()
+    return Curve(
+        answered / level_sizes.sum(),
+        wrong_answered / answered,
+        answered,
+        wrong_answered,
+        thresholds[:-1],
+    )
 
 
-def mean_risk(size: IntArray, wrong: IntArray) -> FloatArray:
+def mean_risk(level_sizes: IntArray, wrong_counts: IntArray) -> FloatArray:
     """Mean over k = 1 … n of the expected error rate of the k first, [...], with random ties.
 
     Within a level of m cases with w wrong, reached after a cases with e wrong, the expected errors
@@ -114,15 +121,20 @@ def mean_risk(size: IntArray, wrong: IntArray) -> FloatArray:
     m)) + w.
 
     Args:
-      size, wrong: by level, the most confident first, [..., L]; a level may be empty.
+      level_sizes, wrong: by level, the most confident first, [..., L]; a level may be empty.
     """
     from scipy.special import digamma
 
-    after = size.cumsum(axis=-1)
-    before, errors = after - size, wrong.cumsum(axis=-1) - wrong
-    harmonic = np.diff(digamma(after + 1.0), axis=-1, prepend=digamma(1.0))
-    parts = (errors - before * (wrong / np.maximum(size, 1))) * harmonic + wrong
-    return parts.sum(axis=-1) / after[..., -1]
+    cases_after = level_sizes.cumsum(axis=-1)
+    cases_before, errors_before = (
+        cases_after - level_sizes,
+        wrong_counts.cumsum(axis=-1) - wrong_counts,
+    )
+    harmonic_sums = np.diff(digamma(cases_after + 1.0), axis=-1, prepend=digamma(1.0))
+    level_sums = (
+        errors_before - cases_before * (wrong_counts / np.maximum(level_sizes, 1))
+    ) * harmonic_sums + wrong_counts
+    return level_sums.sum(axis=-1) / cases_after[..., -1]
 
 
 def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
@@ -146,8 +158,8 @@ def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> aurc([True, False], [0.9, 0.2]), aurc([True, False], [0.5, 0.5])
       (0.25, 0.5)
     """
-    _, size, wrong = confidence_levels(correct, confidence)
-    return float(mean_risk(size, wrong))
+    _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
+    return float(mean_risk(level_sizes, wrong_counts))
 
 
 def eaurc(correct: ArrayLike, confidence: ArrayLike) -> float:
@@ -168,10 +180,10 @@ def eaurc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> eaurc([True, False], [0.9, 0.2]), eaurc([True, False], [0.2, 0.9])
       (0.0, 0.5)
     """
-    _, size, wrong = confidence_levels(correct, confidence)
-    n, lost = size.sum(), wrong.sum()
-    best = mean_risk(np.array([n - lost, lost]), np.array([0, lost]))
-    return max(0.0, float(mean_risk(size, wrong) - best))
+    _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
+    n_cases, n_wrong = level_sizes.sum(), wrong_counts.sum()
+    best_risk = mean_risk(np.array([n_cases - n_wrong, n_wrong]), np.array([0, n_wrong]))
+    return max(0.0, float(mean_risk(level_sizes, wrong_counts) - best_risk))
 
 
 def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
@@ -192,8 +204,10 @@ def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> augrc([True, False], [0.9, 0.2]), augrc([True, False], [0.2, 0.9])
       (0.125, 0.375)
     """
-    _, size, wrong = confidence_levels(correct, confidence)
-    return int((size * (2 * wrong.cumsum() - wrong)).sum()) / (2 * int(size.sum()) ** 2)
+    _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
+    return int((level_sizes * (2 * wrong_counts.cumsum() - wrong_counts)).sum()) / (
+        2 * int(level_sizes.sum()) ** 2
+    )
 
 
 def prr(correct: ArrayLike, confidence: ArrayLike, *, max_rejection: float = 1.0) -> float:
@@ -248,11 +262,14 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> auroc([True, True, False], [0.9, 0.4, 0.4])
       0.75
     """
-    _, size, wrong = confidence_levels(correct, confidence)
-    right, lost = size - wrong, int(wrong.sum())
-    pairs = int(right.sum()) * lost
+    _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
+    right_counts, n_wrong = level_sizes - wrong_counts, int(wrong_counts.sum())
+    n_pairs = int(right_counts.sum()) * n_wrong
     return (
-        int((right * (2 * (lost - wrong.cumsum()) + wrong)).sum()) / (2 * pairs) if pairs else nan
+        int((right_counts * (2 * (n_wrong - wrong_counts.cumsum()) + wrong_counts)).sum())
+        / (2 * n_pairs)
+        if n_pairs
+        else nan
     )
 
 
@@ -283,27 +300,35 @@ def auroc_interval(correct: ArrayLike, confidence: ArrayLike, level: float = 0.9
     """
     from scipy.special import expit, logit, ndtri
 
-    tail = (1.0 - check_level(level)) / 2.0
-    area = auroc(correct, confidence)
-    _, size, wrong = confidence_levels(correct, confidence)
-    right = size - wrong
-    n_right, n_wrong = int(right.sum()), int(wrong.sum())
-    fewer = min(n_right, n_wrong)
-    if not fewer:
+    tail_mass = (1.0 - check_level(level)) / 2.0
+    auroc_estimate = auroc(correct, confidence)
+    _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
+    right_counts = level_sizes - wrong_counts
+    n_right, n_wrong = int(right_counts.sum()), int(wrong_counts.sum())
+    rarer_count = min(n_right, n_wrong)
+    if not rarer_count:
         return Interval(nan, nan)
     # of a right case the wrong ones under it, of a wrong case the right ones over it
-    below = (n_wrong - wrong.cumsum() + wrong / 2) / n_wrong - area
-    above = (right.cumsum() - right / 2) / n_right - area
+    wrong_below = (n_wrong - wrong_counts.cumsum() + wrong_counts / 2) / n_wrong - auroc_estimate
+    right_above = (right_counts.cumsum() - right_counts / 2) / n_right - auroc_estimate
     variance = 0.0
-    if fewer > 1:
-        variance = float((right * below**2).sum()) / ((n_right - 1) * n_right)
-        variance += float((wrong * above**2).sum()) / ((n_wrong - 1) * n_wrong)
+    if rarer_count > 1:
+        variance = float((right_counts * wrong_below**2).sum()) / ((n_right - 1) * n_right)
+        variance += float((wrong_counts * right_above**2).sum()) / ((n_wrong - 1) * n_wrong)
     if variance > 0.0:
-        reach = -float(ndtri(tail)) * sqrt(variance) / (area * (1.0 - area))
-        return Interval(expit(logit(area) - reach), expit(logit(area) + reach))
-    is_inside = 0.0 < area < 1.0
-    reach = sqrt(-log(tail) / (2 * fewer)) if is_inside else 1.0 - tail ** (1.0 / fewer)
-    return Interval(max(0.0, area - reach), min(1.0, area + reach))
+        half_width = (
+            -float(ndtri(tail_mass)) * sqrt(variance) / (auroc_estimate * (1.0 - auroc_estimate))
+        )
+        return Interval(
+            expit(logit(auroc_estimate) - half_width), expit(logit(auroc_estimate) + half_width)
+        )
+    is_inside = 0.0 < auroc_estimate < 1.0
+    half_width = (
+        sqrt(-log(tail_mass) / (2 * rarer_count))
+        if is_inside
+        else 1.0 - tail_mass ** (1.0 / rarer_count)
+    )
+    return Interval(max(0.0, auroc_estimate - half_width), min(1.0, auroc_estimate + half_width))
 
 
 def risk_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float) -> float:
@@ -326,9 +351,9 @@ def risk_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float)
     if not 0.0 < coverage <= 1.0:
         msg = f"coverage must be in (0, 1], got {coverage}; 0.8 answers 80 % of the cases."
         raise ValueError(msg)
-    curve = risk_coverage(correct, confidence)
-    step = int(np.searchsorted(curve.x, coverage))
-    return float(curve.y[step]) if step < len(curve.x) else nan
+    risk_curve = risk_coverage(correct, confidence)
+    curve_step = int(np.searchsorted(risk_curve.x, coverage))
+    return float(risk_curve.y[curve_step]) if curve_step < len(risk_curve.x) else nan
 
 
 def coverage_at_risk(correct: ArrayLike, confidence: ArrayLike, risk: float) -> float:
@@ -352,13 +377,13 @@ def coverage_at_risk(correct: ArrayLike, confidence: ArrayLike, risk: float) -> 
     if not 0.0 <= risk <= 1.0:
         msg = f"risk must be in [0, 1], got {risk}; 0.1 is 10 % of the answered."
         raise ValueError(msg)
-    curve = risk_coverage(correct, confidence)
-    return float(curve.x[curve.y <= risk].max(initial=0.0))
+    risk_curve = risk_coverage(correct, confidence)
+    return float(risk_curve.x[risk_curve.y <= risk].max(initial=0.0))
 
 
 # of a curve that a simultaneous band is made of: each one more costs width at all others
-STEPS = 64
-CELLS = 2**22  # counts of resamples held at once
+BAND_STEPS = 64
+RESAMPLE_CELLS_AT_ONCE = 2**22  # counts of resamples held at once
 
 
 def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) -> Interval:
@@ -396,27 +421,36 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
     """
     if not simultaneous:
         return clopper_pearson(curve.k, curve.n, level)
-    chosen = np.arange(len(curve.n))
-    if len(chosen) > STEPS:  # some at even distance in the root of `n`, the last among them
-        marks = (np.arange(1, STEPS + 1) / STEPS) ** 2
-        chosen = np.unique(np.searchsorted(curve.n, curve.n[-1] * marks))
-    low, high = clopper_pearson(
-        curve.k[chosen], curve.n[chosen], 1.0 - (1.0 - check_level(level)) / max(1, len(chosen))
+    chosen_steps = np.arange(len(curve.n))
+    # some at even distance in the root of `n`, the last among them
+    if len(chosen_steps) > BAND_STEPS:
+        step_marks = (np.arange(1, BAND_STEPS + 1) / BAND_STEPS) ** 2
+        chosen_steps = np.unique(np.searchsorted(curve.n, curve.n[-1] * step_marks))
+    chosen_lower, chosen_upper = clopper_pearson(
+        curve.k[chosen_steps],
+        curve.n[chosen_steps],
+        1.0 - (1.0 - check_level(level)) / max(1, len(chosen_steps)),
     )
-    n = curve.n.astype(np.float64)
-    fewest, most = np.full(len(n), -np.inf), np.full(len(n), np.inf)
-    fewest[chosen], most[chosen] = low * n[chosen], high * n[chosen]
-    least = np.maximum(
-        np.maximum.accumulate(fewest),  # M(a)
-        np.maximum.accumulate((fewest - n)[::-1])[::-1] + n,  # M(b) − (b − n)
+    answered = curve.n.astype(np.float64)
+    fewest_wrong, most_wrong = np.full(len(answered), -np.inf), np.full(len(answered), np.inf)
+    fewest_wrong[chosen_steps], most_wrong[chosen_steps] = (
+        chosen_lower * answered[chosen_steps],
+        chosen_upper * answered[chosen_steps],
     )
-    greatest = np.minimum(
-        np.minimum.accumulate(most[::-1])[::-1],  # M(b)
-        np.minimum.accumulate(most - n) + n,  # M(a) + (n − a)
+    least_sum = np.maximum(
+        np.maximum.accumulate(fewest_wrong),  # M(a)
+        np.maximum.accumulate((fewest_wrong - answered)[::-1])[::-1] + answered,  # M(b) − (b − n)
     )
-    lower, upper = np.clip(least / n, 0.0, 1.0), np.clip(greatest / n, 0.0, 1.0)
-    lower[chosen], upper[chosen] = low, high
-    return Interval(lower, upper)
+    greatest_sum = np.minimum(
+        np.minimum.accumulate(most_wrong[::-1])[::-1],  # M(b)
+        np.minimum.accumulate(most_wrong - answered) + answered,  # M(a) + (n − a)
+    )
+    lower_bounds, upper_bounds = (
+        np.clip(least_sum / answered, 0.0, 1.0),
+        np.clip(greatest_sum / answered, 0.0, 1.0),
+    )
+    lower_bounds[chosen_steps], upper_bounds[chosen_steps] = chosen_lower, chosen_upper
+    return Interval(lower_bounds, upper_bounds)
 
 
 class Difference(NamedTuple):
@@ -475,48 +509,53 @@ def aurc_difference(
     if resamples < 1:
         msg = f"resamples must be at least 1, got {resamples}; 1000 is usual."
         raise ValueError(msg)
-    truth = np.atleast_2d(plain_array(correct, "correct"))
-    if len(truth) > 2:
-        msg = f"correct must be [Q] or [2, Q], got shape {truth.shape}; give one row for both."
+    truth_rows = np.atleast_2d(plain_array(correct, "correct"))
+    if len(truth_rows) > 2:
+        msg = f"correct must be [Q] or [2, Q], got shape {truth_rows.shape}; give one row for both."
         raise ValueError(msg)
     # a case is a cell of (rank in first, rank in second): resampling counts of cells keeps the
     # pairs
-    first_rank, second_rank = _rank_codes(truth[0], first), _rank_codes(truth[-1], second)
-    base = int(second_rank.max()) + 1
-    cells, count = np.unique(first_rank * base + second_rank, return_counts=True)
-    sides = np.divmod(cells, base)
-    value = _cell_aurc(count, sides[0]) - _cell_aurc(count, sides[1])
+    first_rank, second_rank = _rank_codes(truth_rows[0], first), _rank_codes(truth_rows[-1], second)
+    rank_base = int(second_rank.max()) + 1
+    rank_cells, cell_counts = np.unique(first_rank * rank_base + second_rank, return_counts=True)
+    rank_pairs = np.divmod(rank_cells, rank_base)
+    difference = _cell_aurc(cell_counts, rank_pairs[0]) - _cell_aurc(cell_counts, rank_pairs[1])
     # so many resamples at a time, that their counts fit into memory
-    block = max(1, CELLS // len(cells))
-    drawn = []
-    for done in range(0, resamples, block):
-        counts = rng.multinomial(
-            len(first_rank), count / len(first_rank), size=min(block, resamples - done)
+    resample_block = max(1, RESAMPLE_CELLS_AT_ONCE // len(rank_cells))
+    resample_differences = []
+    for n_done in range(0, resamples, resample_block):
+        resample_counts = rng.multinomial(
+            len(first_rank),
+            cell_counts / len(first_rank),
+            size=min(resample_block, resamples - n_done),
         )
-        drawn.append(_cell_aurc(counts, sides[0]) - _cell_aurc(counts, sides[1]))
-    differences = np.concatenate(drawn)
-    low, high = map(float, percentile_interval(differences, level))
+        resample_differences.append(
+            _cell_aurc(resample_counts, rank_pairs[0]) - _cell_aurc(resample_counts, rank_pairs[1])
+        )
+    differences = np.concatenate(resample_differences)
+    lower_bound, upper_bound = map(float, percentile_interval(differences, level))
     p_better = float(((differences < 0) + (differences == 0) / 2).mean())
-    return Difference(float(value), low, high, p_better)
+    return Difference(float(difference), lower_bound, upper_bound, p_better)
 
 
 def _rank_codes(correct: ArrayLike, confidence: ArrayLike) -> IntArray:
     """Twice each case's level rank, highest 0 and NaN last, plus one if the case is wrong, [Q]."""
-    wrong, score = check_confidence(correct, confidence)
-    return 2 * np.unique(-score, return_inverse=True)[1] + wrong
+    is_wrong, scores = check_confidence(correct, confidence)
+    return 2 * np.unique(-scores, return_inverse=True)[1] + is_wrong
 
 
-def _cell_aurc(counts: IntArray, cells: IntArray) -> FloatArray:
+def _cell_aurc(counts: IntArray, rank_codes: IntArray) -> FloatArray:
     """AURC of cases in cells as `_rank_codes` names them, [...].
 
     Args:
       counts: [..., C].
-      cells: [C], in any order.
+      rank_codes: [C], in any order.
     """
-    order = np.argsort(cells, kind="stable")
-    rank, wrong = np.divmod(cells[order], 2)
-    starts = np.flatnonzero(np.diff(rank, prepend=-1))
-    taken = counts[..., order]
+    rank_order = np.argsort(rank_codes, kind="stable")
+    sorted_ranks, is_wrong = np.divmod(rank_codes[rank_order], 2)
+    rank_starts = np.flatnonzero(np.diff(sorted_ranks, prepend=-1))
+    sorted_counts = counts[..., rank_order]
     return mean_risk(
-        np.add.reduceat(taken, starts, axis=-1), np.add.reduceat(taken * wrong, starts, axis=-1)
+        np.add.reduceat(sorted_counts, rank_starts, axis=-1),
+        np.add.reduceat(sorted_counts * is_wrong, rank_starts, axis=-1),
     )

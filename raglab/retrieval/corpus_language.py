@@ -15,7 +15,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
 from raglab.values import TraceData
-from raglab.words.text import ENGLISH, is_foreign, split_code
+from raglab.words.text import ENGLISH_FUNCTION_WORDS, is_foreign, split_code
 from raglab.words.tokeniser import split_words
 
 SAMPLED_TEXTS = 2_000  # texts at most, a seeded sample of a corpus
@@ -66,7 +66,9 @@ def is_english(text: str) -> bool | None:
     prose_words = [word for word in split_words(prose) if word.isalpha()]
     if len(prose_words) < MIN_JUDGED_WORDS:
         return None
-    return sum(word in ENGLISH for word in prose_words) >= MIN_ENGLISH_SHARE * len(prose_words)
+    return sum(word in ENGLISH_FUNCTION_WORDS for word in prose_words) >= MIN_ENGLISH_SHARE * len(
+        prose_words
+    )
 
 
 def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) -> None:

@@ -149,7 +149,7 @@ def _pack_of_files(file_texts: tuple[tuple[str, str], ...]) -> packs.Pack:
                 shown_value(file_document),
             )
         for pack_key, pack_value in file_document.items():
-            is_merged = pack_key in packs.MERGED and isinstance(pack_value, dict)
+            is_merged = pack_key in packs.MERGED_KEYS and isinstance(pack_value, dict)
             for key_path in (
                 (f"{pack_key}.{entry_name}" for entry_name in pack_value)
                 if is_merged

@@ -19,7 +19,7 @@ from raglab.words.claim_words import (
     NAME,
     NEGATION,
     NUMBER,
-    SPEAKER,
+    SPEAKER_WORDS,
     UNIT,
     WORD,
     Word,
@@ -32,8 +32,10 @@ from raglab.words.text import STOP_WORDS, sentences
 
 # F1 of a gold answer without values: wrong up to, right from, and from for one that is no sentence
 LOWER_F1, UPPER_F1, TERM_F1 = 0.0, 0.4, 0.6
-MOST = 1e15  # of a number that is compared by its value, else as it is written
-LONGEST_TERM = 5  # words of a gold answer that is no sentence: a right answer holds all of them
+LARGEST_COMPARED_NUMBER = 1e15  # of a number that is compared by its value, else as it is written
+LONGEST_TERM_ANSWER = (
+    5  # words of a gold answer that is no sentence: a right answer holds all of them
+)
 
 
 class AnswerMatch(IntEnum):
@@ -82,23 +84,27 @@ class Facts(NamedTuple):
         return self.negations > 0 or any((key, -1) in self.keys for key in _REFUSALS)
 
 
-_WORDS = LANGUAGES.comparison
+_COMPARISON_WORDS = LANGUAGES.comparison
 # Kind of a unit's word and its factor, by the key of the word: minutes, months, metres and so on
-_UNITS = {
+_MEASURE_UNITS = {
     claim_words(word)[0].key: (kind, float(factor))
-    for measure, words in _WORDS.measures.items()
+    for measure, words in _COMPARISON_WORDS.measures.items()
     for kind, factor in [measure.split()]
     for word in words
 }
 # signs of currencies by the key of their hundredths
-_CENTS = {
-    claim_words(word)[0].key: sign for sign, some in _WORDS.hundredths.items() for word in some
+_HUNDREDTH_SIGNS = {
+    claim_words(word)[0].key: sign
+    for sign, some in _COMPARISON_WORDS.hundredths.items()
+    for word in some
 }
-_YES = dict.fromkeys(_WORDS.affirming, 1) | dict.fromkeys(_WORDS.denying, -1)
+_YES_NO_WORDS = dict.fromkeys(_COMPARISON_WORDS.affirming, 1) | dict.fromkeys(
+    _COMPARISON_WORDS.denying, -1
+)
 _UNIT_WORDS = {
     *(
         word
-        for table in (_WORDS.measures, _WORDS.hundredths)
+        for table in (_COMPARISON_WORDS.measures, _COMPARISON_WORDS.hundredths)
         for words in table.values()
         for word in words
     ),
@@ -108,39 +114,50 @@ _UNIT_WORDS = {
     "am",
     "pm",
 }
-_MINUS = claim_words("minus")[0].key
-FIRST, PER, EACH = "first", "per", "each"  # kinds: names that begin a sentence; what is counted for
-_DAYS = {day[:3]: day for day in _WORDS.days[:7]}
-_RATES = {word: unit for unit, some in _WORDS.rates.items() for word in some}
+_MINUS_KEY = claim_words("minus")[0].key
+# kinds: names that begin a sentence; what is counted for
+SENTENCE_START_NAME, PER_KIND, EACH_KIND = (
+    "first",
+    "per",
+    "each",
+)
+_WEEKDAYS = {day[:3]: day for day in _COMPARISON_WORDS.days[:7]}
+_RATE_UNITS = {word: unit for unit, some in _COMPARISON_WORDS.rates.items() for word in some}
 _REPLY_ENDS = r"(?:\s*[,.;:!]|$)"
 
 
-def _any(patterns: Iterable[str], frame: str = r"\b{}\b") -> re.Pattern[str]:
+def _any_expression(
+    word_patterns: Iterable[str], surrounding_frame: str = r"\b{}\b"
+) -> re.Pattern[str]:
     """Any of a language's expressions, in a frame."""
-    return re.compile(frame.replace("{}", expression(patterns)), re.IGNORECASE)
+    return re.compile(surrounding_frame.replace("{}", expression(word_patterns)), re.IGNORECASE)
 
 
 # how a reply says yes or no in other words
 _REPLIES = {
-    sign: _any(some, rf"\W*{{}}{_REPLY_ENDS}")
-    for sign, some in ((-1, _WORDS.denies), (1, _WORDS.affirms))
+    sign: _any_expression(some, rf"\W*{{}}{_REPLY_ENDS}")
+    for sign, some in ((-1, _COMPARISON_WORDS.denies), (1, _COMPARISON_WORDS.affirms))
 }
-_YES_QUESTION = _any(_WORDS.asks, r"\W*{}\b")
-_RESTRICTS = _any(_WORDS.restricts)
-_DOUBT = _any(_WORDS.past, r"\b{}")  # a value that is stated to be none, or not any more
-_ASKED_BOUNDS = {-1: _any(_WORDS.until, r"\W*{}\b"), 1: _any(_WORDS.since, r"\W*{}\b")}
-_COUNTED = {
-    kind: _any(some, r"\b{}\s+([^\W\d_]+)")
-    for kind, some in ((PER, _WORDS.per), (EACH, _WORDS.each))
+_YES_QUESTION = _any_expression(_COMPARISON_WORDS.asks, r"\W*{}\b")
+_RESTRICTS = _any_expression(_COMPARISON_WORDS.restricts)
+# a value that is stated to be none, or not any more
+_DOUBT_WORDS = _any_expression(_COMPARISON_WORDS.past, r"\b{}")
+_ASKED_BOUNDS = {
+    -1: _any_expression(_COMPARISON_WORDS.until, r"\W*{}\b"),
+    1: _any_expression(_COMPARISON_WORDS.since, r"\W*{}\b"),
 }
-_BOUND = re.compile(
+_COUNTED_FOR = {
+    kind: _any_expression(some, r"\b{}\s+([^\W\d_]+)")
+    for kind, some in ((PER_KIND, _COMPARISON_WORDS.per), (EACH_KIND, _COMPARISON_WORDS.each))
+}
+_BOUND_PHRASE = re.compile(
     rf"\b(?P<no>no |not )?(?:(?P<below>{any_of(LANGUAGES.quantities.below)})"
     rf"|(?P<above>{any_of(LANGUAGES.quantities.above)}))(?:\s+\w+)?\s+[£€$]?\d",
     re.IGNORECASE,
 )
-_MONTH = any_of(tables().months)
-_ENDING = any_of(tables().endings)
-_CODES = re.compile(
+_MONTH_NAMES = any_of(tables().months)
+_DAY_ENDINGS = any_of(tables().endings)
+_CODE_SHAPES = re.compile(
     r"(?P<mail>(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
     r"|(?P<web>(?<![\w.-])(?:https?://)?(?:www\.)?(?:[a-z][\w-]*\.)+[a-z]{2,}\b(?:/[\w./?=&%#-]*)?)"
     r"|(?P<phone>(?<![\w.,-])(?:\+|\(0|0)[\d ()./-]{5,}\d(?!\w))"
@@ -150,53 +167,63 @@ _CODES = re.compile(
     re.IGNORECASE,
 )
 # a number with what is written to it is no code: `20kg`, `1st`, `2m`, `45-minute`
-_NO_CODE = re.compile(rf"\d[\d.,]*[-/]?(?:[a-z]{{3,}}|{any_of(_UNIT_WORDS)})?", re.IGNORECASE)
-_DAY = re.compile(
-    rf"\b(?P<d1>\d{{1,2}})(?:{_ENDING})?\s+(?:of\s+)?(?P<m1>{_MONTH})\b"
-    rf"|\b(?P<m2>{_MONTH})\.?\s+(?P<d2>\d{{1,2}})(?:{_ENDING})?\b(?![:.]\d)",
+_NUMBER_NOT_CODE = re.compile(
+    rf"\d[\d.,]*[-/]?(?:[a-z]{{3,}}|{any_of(_UNIT_WORDS)})?", re.IGNORECASE
+)
+_DAY_OF_MONTH = re.compile(
+    rf"\b(?P<d1>\d{{1,2}})(?:{_DAY_ENDINGS})?\s+(?:of\s+)?(?P<m1>{_MONTH_NAMES})\b"
+    rf"|\b(?P<m2>{_MONTH_NAMES})\.?\s+(?P<d2>\d{{1,2}})(?:{_DAY_ENDINGS})?\b(?![:.]\d)",
     re.IGNORECASE,
 )
-_NOON = dict.fromkeys(_WORDS.noon, 720) | dict.fromkeys(_WORDS.midnight, 0)
-_TIME = re.compile(
+_NOON_MINUTES = dict.fromkeys(_COMPARISON_WORDS.noon, 720) | dict.fromkeys(
+    _COMPARISON_WORDS.midnight, 0
+)
+_TIME_OF_DAY = re.compile(
     r"\b(?P<hour>\d{1,2})(?:[:.h](?P<minute>[0-5]\d))?\s?(?P<half>[ap])\.?m\b\.?"
     r"|\b(?P<hour24>\d{1,2})(?::|h\s?)(?P<minute24>[0-5]\d)\b"
-    rf"|\b(?P<noon>{any_of(_NOON)})\b",
+    rf"|\b(?P<noon>{any_of(_NOON_MINUTES)})\b",
     re.IGNORECASE,
 )
 # other ways to write a value
 _SPELLINGS = [
-    (re.compile(pattern.replace("MONTHS", _MONTH), re.IGNORECASE), value)
+    (re.compile(pattern.replace("MONTHS", _MONTH_NAMES), re.IGNORECASE), value)
     for pattern, value in (
         *(
             (rf"\b{ordinal}(?= of (?:MONTHS)\b)", str(day))
-            for day, ordinal in enumerate(_WORDS.ordinals, 1)
+            for day, ordinal in enumerate(_COMPARISON_WORDS.ordinals, 1)
         ),
-        *_WORDS.spellings.items(),
+        *_COMPARISON_WORDS.spellings.items(),
     )
 ]
 _HALF_DAY = re.compile(
     r"\b(\d{1,2})((?:[:.]\d\d)?)(?=\s?(?:-|–|to|until|and)\s?\d{1,2}(?:[:.]\d\d)?\s?([ap])\.?m\b)",
     re.IGNORECASE,
 )
-_CAPITAL = re.compile(r"[^\W\d_](?:[^\W_]|['’](?=\w))*")
-_MARKS, _STOPS = " \t\"'“”«»([*_-–", (".", "!", "?", ":", ";", "\n")  # before a sentence begins
-NEAR = 8  # characters before a word in which they are looked for
-_RUN = re.compile(rf"\s(?:& |(?:{any_of(LANGUAGES.words.joining)}) )?|, | ?[-–/+] ?")
+_CAPITAL_WORD = re.compile(r"[^\W\d_](?:[^\W_]|['’](?=\w))*")
+# before a sentence begins
+_OPENING_MARKS, _SENTENCE_STOPS = (
+    " \t\"'“”«»([*_-–",
+    (".", "!", "?", ":", ";", "\n"),
+)
+SENTENCE_START_DISTANCE = 8  # characters before a word in which they are looked for
+_NAME_JOINT = re.compile(rf"\s(?:& |(?:{any_of(LANGUAGES.words.joining)}) )?|, | ?[-–/+] ?")
 _NO_NAMES = STOP_WORDS.union(
-    _YES,
-    _NOON,
+    _YES_NO_WORDS,
+    _NOON_MINUTES,
     tables().months,
     LANGUAGES.words.titles,
     (code.lower() for code in currencies().values()),
-    _WORDS.firms,
+    _COMPARISON_WORDS.firms,
 )
-_NO_KEYS = SPEAKER | {"?"}
-_IDLE = frozenset({LITTLE, NEGATION, BREAK, UNIT})
+_NO_KEYS = SPEAKER_WORDS | {"?"}
+_IDLE_KINDS = frozenset({LITTLE, NEGATION, BREAK, UNIT})
 _REFUSALS = [f"~{name}" for name in ("allow", "cover", "accept", "mandatory", "possible", "able")]
 # poles that bounds of numbers speak of, which `bounds` compares
-_OF_BOUNDS = {f"~{name}" for name in ("more", "early", "maximum")}
+_BOUND_POLES = {f"~{name}" for name in ("more", "early", "maximum")}
 _BRACKETS = re.compile(r"\([^()]*\)")
-_PART = re.compile(rf"[,;]|\b(?:{any_of([*LANGUAGES.words.joining, *LANGUAGES.words.parting])})\b")
+_CLAUSE_PARTS = re.compile(
+    rf"[,;]|\b(?:{any_of([*LANGUAGES.words.joining, *LANGUAGES.words.parting])})\b"
+)
 
 
 def answer_match(
@@ -226,313 +253,417 @@ def answer_match(
       >>> [answer_match(text, golds, "What is the excess of a storm?").name for text in texts]
       ['right', 'wrong', 'undecided']
     """
-    matches = {_match(answer, gold, question, headings) for gold in golds}
-    if AnswerMatch.right in matches:
+    gold_matches = {_gold_match(answer, gold_answer, question, headings) for gold_answer in golds}
+    if AnswerMatch.right in gold_matches:
         return AnswerMatch.right
-    return AnswerMatch.wrong if matches == {AnswerMatch.wrong} else AnswerMatch.undecided
+    return AnswerMatch.wrong if gold_matches == {AnswerMatch.wrong} else AnswerMatch.undecided
 
 
-def _match(answer: str, gold: str, question: str, headings: str) -> AnswerMatch:
+def _gold_match(answer: str, gold_answer: str, question: str, headings: str) -> AnswerMatch:
     """Whether an answer says what a gold answer says."""
-    stated, wanted, query = text_facts(answer), text_facts(gold), text_facts(question)
-    if stated.values == wanted.values and _plain_words(answer) == _plain_words(gold):
+    answer_facts, gold_facts, question_facts = (
+        text_facts(answer),
+        text_facts(gold_answer),
+        text_facts(question),
+    )
+    if answer_facts.values == gold_facts.values and _plain_words(answer) == _plain_words(
+        gold_answer
+    ):
         return AnswerMatch.right
     agreement = 0
     if _YES_QUESTION.match(question):
-        agreement = _says_yes(stated, query) * _says_yes(wanted, query)
-    if agreement < 0 or not (stated.keys or stated.yes):
+        agreement = _says_yes(answer_facts, question_facts) * _says_yes(gold_facts, question_facts)
+    if agreement < 0 or not (answer_facts.keys or answer_facts.yes):
         return AnswerMatch.wrong
-    values = frozenset(
-        value for value in wanted.values - query.values if not _is_named(value, query)
+    asked_values = frozenset(
+        value
+        for value in gold_facts.values - question_facts.values
+        if not _is_named(value, question_facts)
     )
-    if not values and not wanted.content - query.content:
-        values = wanted.values
-    is_echo = stated.content <= query.content | text_facts(headings).content
-    if values:
-        return _match_values(answer, gold, question, values, is_echo=is_echo)
-    opposes = _opposes(stated, wanted) or stated.restricts != wanted.restricts
+    if not asked_values and not gold_facts.content - question_facts.content:
+        asked_values = gold_facts.values
+    is_echo = answer_facts.content <= question_facts.content | text_facts(headings).content
+    if asked_values:
+        return _match_values(answer, gold_answer, question, asked_values, is_echo=is_echo)
+    opposes = _opposes(answer_facts, gold_facts) or answer_facts.restricts != gold_facts.restricts
     if agreement:
         return AnswerMatch.undecided if opposes else AnswerMatch.right
-    is_sentence = gold.strip()[-1:] in ".!"
-    is_echo &= not wanted.content <= stated.content
-    if is_echo and not wanted.content <= query.content:
+    is_sentence = gold_answer.strip()[-1:] in ".!"
+    is_echo &= not gold_facts.content <= answer_facts.content
+    if is_echo and not gold_facts.content <= question_facts.content:
         return AnswerMatch.wrong
-    match = _match_words(stated, wanted, query, opposes=opposes, is_sentence=is_sentence)
+    words_match = _match_words(
+        answer_facts, gold_facts, question_facts, opposes=opposes, is_sentence=is_sentence
+    )
     # yes and no may be said in words that share nothing
-    is_open = match == AnswerMatch.wrong and not opposes and _YES_QUESTION.match(question)
-    return AnswerMatch.undecided if is_open else match
+    may_differ_in_words = (
+        words_match == AnswerMatch.wrong and not opposes and _YES_QUESTION.match(question)
+    )
+    return AnswerMatch.undecided if may_differ_in_words else words_match
 
 
 def _match_words(
-    stated: Facts, wanted: Facts, query: Facts, *, opposes: bool, is_sentence: bool
+    answer_facts: Facts,
+    gold_facts: Facts,
+    question_facts: Facts,
+    *,
+    opposes: bool,
+    is_sentence: bool,
 ) -> AnswerMatch:
     """Whether an answer holds the words of a gold answer without values."""
-    new, wanted_new = stated.content - query.content, wanted.content - query.content
-    if not wanted_new:  # all words of the gold answer are the question's
-        new, wanted_new = stated.content, wanted.content
-    shared = len(new & wanted_new)
-    f1 = 2.0 * shared / max(1, len(new) + len(wanted_new))
-    is_term = len(wanted_new) <= LONGEST_TERM and not is_sentence
-    if f1 < (TERM_F1 if is_term else UPPER_F1):
-        is_wrong = f1 <= LOWER_F1 and not wanted.content <= query.content
+    new_words, new_gold_words = (
+        answer_facts.content - question_facts.content,
+        gold_facts.content - question_facts.content,
+    )
+    if not new_gold_words:  # all words of the gold answer are the question's
+        new_words, new_gold_words = answer_facts.content, gold_facts.content
+    n_shared = len(new_words & new_gold_words)
+    words_f1 = 2.0 * n_shared / max(1, len(new_words) + len(new_gold_words))
+    is_term = len(new_gold_words) <= LONGEST_TERM_ANSWER and not is_sentence
+    if words_f1 < (TERM_F1 if is_term else UPPER_F1):
+        is_wrong = words_f1 <= LOWER_F1 and not gold_facts.content <= question_facts.content
         return AnswerMatch.wrong if is_wrong else AnswerMatch.undecided
     if opposes:
-        return AnswerMatch.undecided if stated.restricts or wanted.restricts else AnswerMatch.wrong
-    is_right = wanted_new <= new if is_term else stated.negates == wanted.negates
+        return (
+            AnswerMatch.undecided
+            if answer_facts.restricts or gold_facts.restricts
+            else AnswerMatch.wrong
+        )
+    is_right = (
+        new_gold_words <= new_words if is_term else answer_facts.negates == gold_facts.negates
+    )
     return AnswerMatch.right if is_right else AnswerMatch.undecided
 
 
 def _match_values(
-    answer: str, gold: str, question: str, values: frozenset[Value], *, is_echo: bool
+    answer: str, gold_answer: str, question: str, asked_values: frozenset[Value], *, is_echo: bool
 ) -> AnswerMatch:
     """Whether an answer holds the values of a gold answer and no others in their place."""
-    stated, wanted, query = text_facts(answer), text_facts(gold), text_facts(question)
-    has_codes = any(value.kind == "code" for value in stated.values | wanted.values)
-    joined = _joined(answer) if has_codes else ""
-    lacks = {
+    answer_facts, gold_facts, question_facts = (
+        text_facts(answer),
+        text_facts(gold_answer),
+        text_facts(question),
+    )
+    has_codes = any(value.kind == "code" for value in answer_facts.values | gold_facts.values)
+    answer_letters = _joined_letters(answer) if has_codes else ""
+    missing_values = {
         value
-        for value in values - stated.values
-        if value.kind not in {PER, EACH}
-        and not _is_named(value, stated)
-        and not (value.key in joined and value.key)
+        for value in asked_values - answer_facts.values
+        if value.kind not in {PER_KIND, EACH_KIND}
+        and not _is_named(value, answer_facts)
+        and not (value.key in answer_letters and value.key)
     }
-    kinds = {_PLAIN_KIND.get(value.kind, value.kind) for value in lacks}
-    if lacks and (
-        is_echo or not kinds.isdisjoint(_further(stated, wanted, query, gold, names=True))
+    value_kinds = {_PLAIN_KIND.get(value.kind, value.kind) for value in missing_values}
+    if missing_values and (
+        is_echo
+        or not value_kinds.isdisjoint(
+            _further_kinds(answer_facts, gold_facts, question_facts, gold_answer, counts_names=True)
+        )
     ):
         return AnswerMatch.wrong
-    bare = text_facts(_BRACKETS.sub(" ", answer))
-    kinds = {PER, *(_PLAIN_KIND.get(value.kind, value.kind) for value in wanted.values)}
-    bounds = wanted.bounds or query.bounds
-    doubts = (
-        lacks
-        or not kinds.isdisjoint(_further(bare, wanted, query, gold))
-        or (bounds and stated.bounds and bounds.isdisjoint(stated.bounds))
-        or (stated.doubts and not wanted.doubts)
-        or _opposes(stated, wanted, _OF_BOUNDS)
-        or _swaps(answer, gold)
-        or _stands_elsewhere(answer, values, wanted, query)
+    facts_without_brackets = text_facts(_BRACKETS.sub(" ", answer))
+    value_kinds = {
+        PER_KIND,
+        *(_PLAIN_KIND.get(value.kind, value.kind) for value in gold_facts.values),
+    }
+    asked_bounds = gold_facts.bounds or question_facts.bounds
+    has_doubts = (
+        missing_values
+        or not value_kinds.isdisjoint(
+            _further_kinds(facts_without_brackets, gold_facts, question_facts, gold_answer)
+        )
+        or (asked_bounds and answer_facts.bounds and asked_bounds.isdisjoint(answer_facts.bounds))
+        or (answer_facts.doubts and not gold_facts.doubts)
+        or _opposes(answer_facts, gold_facts, _BOUND_POLES)
+        or _swaps(answer, gold_answer)
+        or _stands_elsewhere(answer, asked_values, gold_facts, question_facts)
     )
-    return AnswerMatch.undecided if doubts else AnswerMatch.right
+    return AnswerMatch.undecided if has_doubts else AnswerMatch.right
 
 
-def _further(
-    stated: Facts, wanted: Facts, query: Facts, gold: str, *, names: bool = False
+def _further_kinds(
+    answer_facts: Facts,
+    gold_facts: Facts,
+    question_facts: Facts,
+    gold_answer: str,
+    *,
+    counts_names: bool = False,
 ) -> set[str]:
     """Kinds of the values that a text states and neither gold answer nor question.
 
-    names: whether names that begin a sentence count.
+    counts_names: whether names that begin a sentence count.
     """
-    joined = _joined(gold) if any(value.kind == "code" for value in stated.values) else ""
+    gold_letters = (
+        _joined_letters(gold_answer)
+        if any(value.kind == "code" for value in answer_facts.values)
+        else ""
+    )
     return {
-        _PLAIN_KIND[value.kind] if names and value.kind == FIRST else value.kind
-        for value in stated.values - wanted.values - query.values
-        if value.key not in joined and not (_is_named(value, wanted) or _is_named(value, query))
+        _PLAIN_KIND[value.kind]
+        if counts_names and value.kind == SENTENCE_START_NAME
+        else value.kind
+        for value in answer_facts.values - gold_facts.values - question_facts.values
+        if value.key not in gold_letters
+        and not (_is_named(value, gold_facts) or _is_named(value, question_facts))
     }
 
 
-def _joined(text: str) -> str:
+def _joined_letters(text: str) -> str:
     return "".join(re.findall(r"[^\W_]+", text)).casefold()
 
 
-def _stands_elsewhere(answer: str, values: frozenset[Value], wanted: Facts, query: Facts) -> bool:
+def _stands_elsewhere(
+    answer: str, asked_values: frozenset[Value], gold_facts: Facts, question_facts: Facts
+) -> bool:
     """Whether the values stand in a clause of another matter than the question's."""
-    parts = (part for line in sentences(answer) for part in line.split(";"))
-    every = [(facts, len(facts.content & query.content)) for facts in map(text_facts, parts)]
-    held = [
-        (facts, shared)
-        for facts, shared in every
-        if values & facts.values or any(_is_named(value, facts) for value in values)
+    clauses = (clause for sentence in sentences(answer) for clause in sentence.split(";"))
+    clause_facts = [
+        (facts_of_clause, len(facts_of_clause.content & question_facts.content))
+        for facts_of_clause in map(text_facts, clauses)
     ]
-    if not held or max(count for _, count in held) < max(count for _, count in every):
-        return bool(held)
-    named = {value.key for value in query.values if value.kind == "name"}
-    return bool(named) and any(
-        named.isdisjoint(facts.words)
-        and {value.key for value in facts.values if value.kind == "name"}
-        - wanted.words
-        - query.words
-        for facts, _ in held
+    clauses_with_values = [
+        (facts_of_clause, n_shared)
+        for facts_of_clause, n_shared in clause_facts
+        if asked_values & facts_of_clause.values
+        or any(_is_named(value, facts_of_clause) for value in asked_values)
+    ]
+    if not clauses_with_values or max(
+        shared_count for _, shared_count in clauses_with_values
+    ) < max(shared_count for _, shared_count in clause_facts):
+        return bool(clauses_with_values)
+    asked_names = {value.key for value in question_facts.values if value.kind == "name"}
+    return bool(asked_names) and any(
+        asked_names.isdisjoint(facts_of_clause.words)
+        and {value.key for value in facts_of_clause.values if value.kind == "name"}
+        - gold_facts.words
+        - question_facts.words
+        for facts_of_clause, _ in clauses_with_values
     )
 
 
-_PLAIN_KIND = {FIRST: "name"}
+_PLAIN_KIND = {SENTENCE_START_NAME: "name"}
 
 
 def _is_named(value: Value, facts: Facts) -> bool:
     """Whether a value is a name, or what is counted for, that a text holds in any place."""
-    return value.kind in {"name", FIRST, PER, EACH} and value.key in facts.words
+    return (
+        value.kind in {"name", SENTENCE_START_NAME, PER_KIND, EACH_KIND}
+        and value.key in facts.words
+    )
 
 
 @lru_cache(maxsize=1 << 14)
 def text_facts(text: str) -> Facts:
     """What a text states: values, words of substance with their signs, yes or no."""
-    plain = usual_forms(re.sub("[°²³]", " ", text))
-    plain = re.sub(r"(?<![^\s(])[-−](?=\d)", "minus ", plain)
-    for pattern, value in _SPELLINGS:
-        plain = pattern.sub(value, plain)
-    values: set[Value] = set()
-    rest = _take_days(_take_codes(_take_times(_take_dates(plain, values), values), values), values)
-    values |= {
-        Value(kind, _plain_name(match[1]))
-        for kind, pattern in _COUNTED.items()
-        for match in pattern.finditer(rest)
-        if match[1].lower() not in tables().numbers
+    plain_text = usual_forms(re.sub("[°²³]", " ", text))
+    plain_text = re.sub(r"(?<![^\s(])[-−](?=\d)", "minus ", plain_text)
+    for pattern, spelt_value in _SPELLINGS:
+        plain_text = pattern.sub(spelt_value, plain_text)
+    text_values: set[Value] = set()
+    remaining_text = _take_days(
+        _take_codes(_take_times(_take_dates(plain_text, text_values), text_values), text_values),
+        text_values,
+    )
+    text_values |= {
+        Value(value_kind, _plain_name(value_match[1]))
+        for value_kind, pattern in _COUNTED_FOR.items()
+        for value_match in pattern.finditer(remaining_text)
+        if value_match[1].lower() not in tables().numbers
     }
-    values |= {*_quantities(claim_words(rest)), *_names(rest)}
-    words = _plain_words(text)
+    text_values |= {*_quantities(claim_words(remaining_text)), *_name_values(remaining_text)}
+    plain_words = _plain_words(text)
     # `No interest is paid` negates a sentence and answers nothing by itself
-    is_reply = re.match(r"\W*\w+\s*(?:[,.;:!–—-]|$)", plain) or words[:1] != ["no"]
-    is_question = plain.rstrip().endswith("?")
+    is_reply = re.match(r"\W*\w+\s*(?:[,.;:!–—-]|$)", plain_text) or plain_words[:1] != ["no"]
+    is_question = plain_text.rstrip().endswith("?")
     return Facts(
-        frozenset(values),
+        frozenset(text_values),
         frozenset(
             (word.key, 1 if word.kind == NUMBER else word.sign)
-            for word in claim_words(plain)
-            if word.kind not in _IDLE and word.key not in _NO_KEYS
+            for word in claim_words(plain_text)
+            if word.kind not in _IDLE_KINDS and word.key not in _NO_KEYS
         ),
-        frozenset(words),
-        _YES.get(words[0], 0) if words and is_reply and words[0] in _YES else _reply(plain),
-        _RESTRICTS.search(plain) is not None,
-        _DOUBT.search(plain) is not None,
+        frozenset(plain_words),
+        _YES_NO_WORDS.get(plain_words[0], 0)
+        if plain_words and is_reply and plain_words[0] in _YES_NO_WORDS
+        else _reply_sign(plain_text),
+        _RESTRICTS.search(plain_text) is not None,
+        _DOUBT_WORDS.search(plain_text) is not None,
         frozenset(
-            (1 if bound["above"] else -1) * (-1 if bound["no"] else 1)
-            for bound in _BOUND.finditer(plain)
+            (1 if bound_match["above"] else -1) * (-1 if bound_match["no"] else 1)
+            for bound_match in _BOUND_PHRASE.finditer(plain_text)
         )
-        | {sign for sign, begins in _ASKED_BOUNDS.items() if is_question and begins.match(plain)},
-        sum(word.kind == NEGATION for word in claim_words(plain)),
+        | {
+            bound_sign
+            for bound_sign, bound_opening in _ASKED_BOUNDS.items()
+            if is_question and bound_opening.match(plain_text)
+        },
+        sum(word.kind == NEGATION for word in claim_words(plain_text)),
     )
 
 
-def _take_dates(text: str, values: set[Value]) -> str:
+def _take_dates(text: str, text_values: set[Value]) -> str:
     """The text without its dates, whose days, months and years go to the values."""
-    for date in reversed([*dates_in(text)]):
-        day = ("day", f"{date.month}-{date.day}") if date.day else ("month", str(date.month))
-        values |= {Value("year", str(date.year)), Value(*day)}
-        text = f"{text[: date.start]} , {text[date.end :]}"
+    for written_date in reversed([*dates_in(text)]):
+        day_or_month = (
+            ("day", f"{written_date.month}-{written_date.day}")
+            if written_date.day
+            else ("month", str(written_date.month))
+        )
+        text_values |= {Value("year", str(written_date.year)), Value(*day_or_month)}
+        text = f"{text[: written_date.start]} , {text[written_date.end :]}"
     return text
 
 
-def _take_times(text: str, values: set[Value]) -> str:
+def _take_times(text: str, text_values: set[Value]) -> str:
     """The text without its times of day, which go to the values in minutes."""
 
-    def taken(match: re.Match[str]) -> str:
-        if match["noon"]:
-            minutes = _NOON[match["noon"].lower()]
+    def taken(time_match: re.Match[str]) -> str:
+        if time_match["noon"]:
+            minutes = _NOON_MINUTES[time_match["noon"].lower()]
         else:
             hour, minute = (
-                int(match[name] or match[f"{name}24"] or 0) for name in ("hour", "minute")
+                int(time_match[group_name] or time_match[f"{group_name}24"] or 0)
+                for group_name in ("hour", "minute")
             )
-            half = (match["half"] or "").lower()
-            minutes = (hour % 12 + 12 * (half == "p") if half else hour) * 60 + minute
-        values.add(Value("time", str(minutes)))
+            half_day = (time_match["half"] or "").lower()
+            minutes = (hour % 12 + 12 * (half_day == "p") if half_day else hour) * 60 + minute
+        text_values.add(Value("time", str(minutes)))
         return " , "
 
-    return _TIME.sub(taken, _HALF_DAY.sub(r"\1\2 \3m", text))
+    return _TIME_OF_DAY.sub(taken, _HALF_DAY.sub(r"\1\2 \3m", text))
 
 
-def _take_codes(text: str, values: set[Value]) -> str:
+def _take_codes(text: str, text_values: set[Value]) -> str:
     """The text without its codes, addresses and telephone numbers, which go to the values."""
 
-    def taken(match: re.Match[str]) -> str:
-        kind, code = match.lastgroup or "", match[0].casefold()
-        if kind == "code" and _NO_CODE.fullmatch(code) and not code.isdigit():
-            return re.sub("[-/]", " ", match[0])
-        if kind == "phone":
-            if len(digits := re.sub(r"\D", "", code)) < 7:
-                return match[0]
-            code = digits[-9:]  # without the code of a country or its nought
-        elif kind == "version":
-            code = code.removeprefix("v")
-        elif kind == "web":
-            code = re.sub(r"\A(?:https?://)?(?:www\.)?", "", code).rstrip("/.")
-        if kind not in {"mail", "web"}:
-            kind, code = "code", re.sub(r"[\W_]", "", code)
-        values.add(Value(kind, code))
+    def taken(code_match: re.Match[str]) -> str:
+        code_kind, code_text = code_match.lastgroup or "", code_match[0].casefold()
+        if (
+            code_kind == "code"
+            and _NUMBER_NOT_CODE.fullmatch(code_text)
+            and not code_text.isdigit()
+        ):
+            return re.sub("[-/]", " ", code_match[0])
+        if code_kind == "phone":
+            if len(phone_digits := re.sub(r"\D", "", code_text)) < 7:
+                return code_match[0]
+            code_text = phone_digits[-9:]  # without the code of a country or its nought
+        elif code_kind == "version":
+            code_text = code_text.removeprefix("v")
+        elif code_kind == "web":
+            code_text = re.sub(r"\A(?:https?://)?(?:www\.)?", "", code_text).rstrip("/.")
+        if code_kind not in {"mail", "web"}:
+            code_kind, code_text = "code", re.sub(r"[\W_]", "", code_text)
+        text_values.add(Value(code_kind, code_text))
         return " , "
 
-    return _CODES.sub(taken, text)
+    return _CODE_SHAPES.sub(taken, text)
 
 
-def _take_days(text: str, values: set[Value]) -> str:
+def _take_days(text: str, text_values: set[Value]) -> str:
     """The text without its days of a month, which go to the values."""
 
-    def taken(match: re.Match[str]) -> str:
-        month = tables().months[(match["m1"] or match["m2"]).lower()]
-        values.add(Value("day", f"{month}-{int(match['d1'] or match['d2'])}"))
+    def taken(day_match: re.Match[str]) -> str:
+        month_number = tables().months[(day_match["m1"] or day_match["m2"]).lower()]
+        text_values.add(Value("day", f"{month_number}-{int(day_match['d1'] or day_match['d2'])}"))
         return " , "
 
-    return _DAY.sub(taken, text)
+    return _DAY_OF_MONTH.sub(taken, text)
 
 
 def _quantities(words: Sequence[Word]) -> Iterator[Value]:
     """Numbers of a text with the unit beside them, by kind."""
-    end = Word("", BREAK)
-    beside = [end, end, *words, end, end, end, end]
-    for at, word in enumerate(beside[:-3]):
-        before, after = beside[at - 1], beside[at + 1]
-        is_one = word.key == "1" and word.kind == LITTLE and after.key in _UNITS
+    text_end = Word("", BREAK)
+    padded_words = [text_end, text_end, *words, text_end, text_end, text_end, text_end]
+    for word_index, word in enumerate(padded_words[:-3]):
+        word_before, word_after = padded_words[word_index - 1], padded_words[word_index + 1]
+        is_one = word.key == "1" and word.kind == LITTLE and word_after.key in _MEASURE_UNITS
         if word.kind != NUMBER and not is_one and word.key != "dozen":
             continue
-        value = _number("12" if word.key == "dozen" else word.key)
+        quantity = _key_number("12" if word.key == "dozen" else word.key)
         if word.key.startswith("m") and word.key[1:].isdigit():
             yield Value("month", word.key[1:])
-        elif value is None:
+        elif quantity is None:
             yield Value("code", word.key)
-        elif before.kind == UNIT != after.kind and beside[at - 2].kind == NUMBER:
+        elif (
+            word_before.kind == UNIT != word_after.kind
+            and padded_words[word_index - 2].kind == NUMBER
+        ):
             continue  # the pence of two pounds fifty
         else:
-            if [near.key for near in beside[at + 1 : at + 4]] == ["and", "a", "half"]:
-                value, after = value + 0.5, beside[at + 4]
-            value = -value if before.key == _MINUS else value
-            yield _quantity(value, before, after, beside[at + 2])
+            if [
+                following_word.key
+                for following_word in padded_words[word_index + 1 : word_index + 4]
+            ] == ["and", "a", "half"]:
+                quantity, word_after = quantity + 0.5, padded_words[word_index + 4]
+            quantity = -quantity if word_before.key == _MINUS_KEY else quantity
+            yield _quantity(quantity, word_before, word_after, padded_words[word_index + 2])
 
 
-def _quantity(value: float, before: Word, after: Word, last: Word) -> Value:
+def _quantity(quantity: float, word_before: Word, word_after: Word, last_word: Word) -> Value:
     """A number with the words beside it."""
-    sign = next((near.key for near in (after, before) if near.kind == UNIT), "")
-    if after.key in _CENTS:
-        return Value("amount", f"{_CENTS[after.key]}{canonical_value(value / 100)}")
-    if sign:
-        pence = _number(last.key) if after.kind == UNIT and sign != "%" else None
-        value += 0.0 if pence is None or last.kind != NUMBER else pence / 100
-        return Value("percent" if sign == "%" else "amount", f"{sign}{canonical_value(value)}")
-    if after.key in _UNITS:
-        kind, factor = _UNITS[after.key]
-        return Value(kind, canonical_value(value * factor))
-    is_year = value.is_integer() and 1500 <= value < 2100
-    return Value("year" if is_year else "count", canonical_value(value))
+    unit_sign = next(
+        (unit_word.key for unit_word in (word_after, word_before) if unit_word.kind == UNIT), ""
+    )
+    if word_after.key in _HUNDREDTH_SIGNS:
+        return Value(
+            "amount", f"{_HUNDREDTH_SIGNS[word_after.key]}{canonical_value(quantity / 100)}"
+        )
+    if unit_sign:
+        pence = _key_number(last_word.key) if word_after.kind == UNIT and unit_sign != "%" else None
+        quantity += 0.0 if pence is None or last_word.kind != NUMBER else pence / 100
+        return Value(
+            "percent" if unit_sign == "%" else "amount", f"{unit_sign}{canonical_value(quantity)}"
+        )
+    if word_after.key in _MEASURE_UNITS:
+        unit_kind, unit_factor = _MEASURE_UNITS[word_after.key]
+        return Value(unit_kind, canonical_value(quantity * unit_factor))
+    is_year = quantity.is_integer() and 1500 <= quantity < 2100
+    return Value("year" if is_year else "count", canonical_value(quantity))
 
 
-def _number(key: str) -> float | None:
+def _key_number(word_key: str) -> float | None:
     """The value of a number's key, None of what is no number."""
     try:
-        value = float(key)
+        number = float(word_key)
     except ValueError:
         return None
-    return value if abs(value) < MOST else None
+    return number if abs(number) < LARGEST_COMPARED_NUMBER else None
 
 
-def _names(text: str) -> Iterator[Value]:
+def _name_values(text: str) -> Iterator[Value]:
     """Words of the names of a text: capitalised, and not only since a sentence begins."""
-    words = [*_CAPITAL.finditer(text)]
-    for place, match in enumerate(words):
-        name = _plain_name(match[0])
-        before = text[max(0, match.start() - NEAR) : match.start()].rstrip(_MARKS)
-        begins = before.endswith(_STOPS) or (not before and match.start() <= NEAR)
-        is_none = name in _UNITS or (name in _NO_NAMES and (len(name) > 1 or begins))
-        if not match[0][0].isupper() or is_none or name == "i":
+    capital_words = [*_CAPITAL_WORD.finditer(text)]
+    for word_index, word_match in enumerate(capital_words):
+        plain_name = _plain_name(word_match[0])
+        text_before = text[
+            max(0, word_match.start() - SENTENCE_START_DISTANCE) : word_match.start()
+        ].rstrip(_OPENING_MARKS)
+        begins_sentence = text_before.endswith(_SENTENCE_STOPS) or (
+            not text_before and word_match.start() <= SENTENCE_START_DISTANCE
+        )
+        is_no_name = plain_name in _MEASURE_UNITS or (
+            plain_name in _NO_NAMES and (len(plain_name) > 1 or begins_sentence)
+        )
+        if not word_match[0][0].isupper() or is_no_name or plain_name == "i":
             continue
-        kind = "name"
-        if begins and not match[0][1:].isupper():
-            follows = next(
-                (word for word in words[place + 1 : place + 3] if word[0][0].isupper()), None
+        name_kind = "name"
+        if begins_sentence and not word_match[0][1:].isupper():
+            following_name = next(
+                (
+                    next_word
+                    for next_word in capital_words[word_index + 1 : word_index + 3]
+                    if next_word[0][0].isupper()
+                ),
+                None,
             )
-            joint = text[match.end() : follows.start()] if follows else ""
-            if len(words) > 1 and not (follows and _RUN.fullmatch(joint)):
+            text_between = text[word_match.end() : following_name.start()] if following_name else ""
+            if len(capital_words) > 1 and not (
+                following_name and _NAME_JOINT.fullmatch(text_between)
+            ):
                 continue
-            kind = FIRST
-        yield Value(kind, name)
+            name_kind = SENTENCE_START_NAME
+        yield Value(name_kind, plain_name)
 
 
 def _plain_words(text: str) -> list[str]:
@@ -542,55 +673,75 @@ def _plain_words(text: str) -> list[str]:
 
 def _plain_name(word: str) -> str:
     """A word without case, accents and the ending of a genitive or plural; days in full."""
-    plain = unaccented(word).casefold().removesuffix("'s").removesuffix("’s")
-    plain = plain.removesuffix("s") if len(plain) > 4 else plain
-    plain = _RATES.get(plain, plain)
-    day = _DAYS.get(plain[:3], "")
-    return day if day.startswith(plain) or plain in {"tues", "thurs"} else plain
+    plain_word = unaccented(word).casefold().removesuffix("'s").removesuffix("’s")
+    plain_word = plain_word.removesuffix("s") if len(plain_word) > 4 else plain_word
+    plain_word = _RATE_UNITS.get(plain_word, plain_word)
+    weekday = _WEEKDAYS.get(plain_word[:3], "")
+    return (
+        weekday if weekday.startswith(plain_word) or plain_word in {"tues", "thurs"} else plain_word
+    )
 
 
-def _reply(text: str) -> int:
+def _reply_sign(text: str) -> int:
     """1 or -1 where a text begins with a short yes or no in other words, else 0."""
-    return next((sign for sign, begins in _REPLIES.items() if begins.match(text)), 0)
+    return next(
+        (
+            answer_sign
+            for answer_sign, reply_opening in _REPLIES.items()
+            if reply_opening.match(text)
+        ),
+        0,
+    )
 
 
 def _says_yes(facts: Facts, query: Facts) -> int:
     """1 or -1 where a text says yes or no to what is asked, 0 where neither is clear."""
     if facts.yes or facts.restricts:
         return facts.yes
-    signs = dict(query.keys)
-    shared = [sign * signs[key] for key, sign in facts.keys if key in signs]
-    if len(shared) * 2 < len(signs) or not shared:
+    query_signs = dict(query.keys)
+    shared_signs = [
+        word_sign * query_signs[word_key]
+        for word_key, word_sign in facts.keys
+        if word_key in query_signs
+    ]
+    if len(shared_signs) * 2 < len(query_signs) or not shared_signs:
         return 0
-    if min(shared) < 0 or (facts.negates and not query.negates):
+    if min(shared_signs) < 0 or (facts.negates and not query.negates):
         return -1
-    return int(len(shared) * 3 >= len(signs) * 2 and facts.negates == query.negates)
+    return int(len(shared_signs) * 3 >= len(query_signs) * 2 and facts.negates == query.negates)
 
 
-def _opposes(stated: Facts, wanted: Facts, without: Iterable[str] = ()) -> bool:
+def _opposes(answer_facts: Facts, gold_facts: Facts, ignored_keys: Iterable[str] = ()) -> bool:
     """Whether a word of both is negated, or stands for its opposite, in one of them."""
-    return any((key, -sign) in stated.keys for key, sign in wanted.keys if key not in without)
-
-
-def _swaps(answer: str, gold: str) -> bool:
-    """Whether values stand with the words of others: `front 3.2, rear 3.8` and the reverse."""
-    stated, wanted = _companions(answer), _companions(gold)
-    every = frozenset().union(*wanted.values())
     return any(
-        stated[key] & every and not stated[key] & values
-        for key, values in wanted.items()
-        if key in stated and key not in every
+        (word_key, -word_sign) in answer_facts.keys
+        for word_key, word_sign in gold_facts.keys
+        if word_key not in ignored_keys
+    )
+
+
+def _swaps(answer: str, gold_answer: str) -> bool:
+    """Whether values stand with the words of others: `front 3.2, rear 3.8` and the reverse."""
+    answer_companions, gold_companions = _companions(answer), _companions(gold_answer)
+    gold_values = frozenset().union(*gold_companions.values())
+    return any(
+        answer_companions[companion_word] & gold_values
+        and not answer_companions[companion_word] & companion_values
+        for companion_word, companion_values in gold_companions.items()
+        if companion_word in answer_companions and companion_word not in gold_values
     )
 
 
 def _companions(text: str) -> dict[str, frozenset[str]]:
     """Numbers, without any the names, that stand in one part of a text with each word."""
-    parts = [claim_words(part) for part in _PART.split(text)]
-    kind = NUMBER if any(word.kind == NUMBER for part in parts for word in part) else NAME
-    beside: dict[str, frozenset[str]] = {}
-    for part in parts:
-        values = frozenset(word.key for word in part if word.kind == kind)
+    part_words = [claim_words(part) for part in _CLAUSE_PARTS.split(text)]
+    companion_kind = (
+        NUMBER if any(word.kind == NUMBER for part in part_words for word in part) else NAME
+    )
+    values_by_word: dict[str, frozenset[str]] = {}
+    for part in part_words:
+        part_values = frozenset(word.key for word in part if word.kind == companion_kind)
         for word in part:
-            if word.kind in {WORD, NAME} and values and word.key not in values:
-                beside[word.key] = beside.get(word.key, frozenset()) | values
-    return beside
+            if word.kind in {WORD, NAME} and part_values and word.key not in part_values:
+                values_by_word[word.key] = values_by_word.get(word.key, frozenset()) | part_values
+    return values_by_word

@@ -49,22 +49,28 @@ def canonical_json(
 
 
 def merged_rows(
-    base: Mapping[str, Any], stated: Mapping[str, Any], whole: Container[str] = ()
+    base: Mapping[str, Any], overriding: Mapping[str, Any], replaced_keys: Container[str] = ()
 ) -> dict[str, Any]:
     """A mapping with the entries of another put over it, mapping by mapping.
 
     Args:
-      whole: keys whose mapping stands for the other one as a whole.
+      replaced_keys: keys whose mapping stands for the other one as a whole.
 
     Example:
       >>> merged_rows({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
       {'a': {'b': 3, 'c': 2}}
     """
-    rows = dict(base)
-    for key, value in stated.items():
-        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
-        rows[key] = merged_rows(rows[key], value, whole) if deep and key not in whole else value
-    return rows
+    merged_mapping = dict(base)
+    for entry_key, entry_value in overriding.items():
+        is_nested = isinstance(entry_value, Mapping) and isinstance(
+            merged_mapping.get(entry_key), Mapping
+        )
+        merged_mapping[entry_key] = (
+            merged_rows(merged_mapping[entry_key], entry_value, replaced_keys)
+            if is_nested and entry_key not in replaced_keys
+            else entry_value
+        )
+    return merged_mapping
 
 
 def digest(text: str, digits: int = 64) -> str:
@@ -108,20 +114,20 @@ def utc_text(now: datetime) -> str:
 
 # of a measurement in words: encoders on two machines agree that far, and not much further (rule
 # S0.7)
-DECIMALS = 4
+SHOWN_DECIMALS = 4
 
 
-MOST_DECIMALS = 17  # tell any two floats of magnitude 1 apart
+MAX_DECIMALS = 17  # tell any two floats of magnitude 1 apart
 
 
-def decimals(value: float, beside: float | None = None) -> str:
+def decimals(value: float, compared_value: float | None = None) -> str:
     """A number in words, with four decimals, or more if it would read like the one beside it.
 
     Zeros at the end say that the number was rounded; a number of at most four decimals comes
     without them.
 
     Args:
-      beside: what the same sentence compares it with; NaN for nothing.
+      compared_value: what the same sentence compares it with; NaN for nothing.
 
     Example:
       >>> decimals(0.66254), decimals(0.62), decimals(27.0), decimals(0.00001)
@@ -135,12 +141,12 @@ def decimals(value: float, beside: float | None = None) -> str:
         return "missing"
     if math.isinf(value):
         return "∞" if value > 0.0 else "−∞"
-    for places in range(DECIMALS, MOST_DECIMALS + 1):
-        text = _rounded_text(value, places)
-        if beside is None or not math.isfinite(beside) or value == beside:
-            return text
-        if float(text) != float(_rounded_text(beside, places)):
-            return text
+    for n_decimals in range(SHOWN_DECIMALS, MAX_DECIMALS + 1):
+        rounded_text = _rounded_text(value, n_decimals)
+        if compared_value is None or not math.isfinite(compared_value) or value == compared_value:
+            return rounded_text
+        if float(rounded_text) != float(_rounded_text(compared_value, n_decimals)):
+            return rounded_text
     return repr(value)  # apart in the last bits only
 
 
@@ -154,9 +160,9 @@ def percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
-def _rounded_text(value: float, places: int) -> str:
-    text = f"{value:.{places}f}"
-    text = text.removeprefix("-") if float(text) == 0.0 else text
+def _rounded_text(number: float, n_decimals: int) -> str:
+    rounded_text = f"{number:.{n_decimals}f}"
+    rounded_text = rounded_text.removeprefix("-") if float(rounded_text) == 0.0 else rounded_text
     # what arithmetic leaves in the last bits, as in 100 * 0.27, is no rounding worth showing
-    exact = math.isclose(float(text), value, rel_tol=1e-12, abs_tol=0.0)
-    return text.rstrip("0").rstrip(".") if exact else text
+    is_exact = math.isclose(float(rounded_text), number, rel_tol=1e-12, abs_tol=0.0)
+    return rounded_text.rstrip("0").rstrip(".") if is_exact else rounded_text

@@ -20,7 +20,7 @@ def composed(text: str) -> str:
 
 # Accents: marks of Latin, Greek and Cyrillic letters, points of Hebrew and Arabic. Those of other
 # scripts are letters.
-_ACCENTS = re.compile(
+_ACCENT_MARKS = re.compile(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
     "\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
@@ -40,13 +40,13 @@ def usual_forms(text: str) -> str:
 
 # Characters that nobody sees: soft hyphen, joiners, zero width blanks, marks of direction, fillers,
 # selectors of a form.
-_HIDDEN = re.compile(
+_HIDDEN_CHARACTERS = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
 )
 # marks that begin or end a question, and quotation marks and dashes in one form each
-_END = " ?!.,:;‽؟،؛۔।॥。、¿¡'\"«»-*•"
-_ONE_FORM = str.maketrans(
+_QUESTION_EDGE_MARKS = " ?!.,:;‽؟،؛۔।॥。、¿¡'\"«»-*•"
+_UNIFORM_MARKS = str.maketrans(
     {**dict.fromkeys("‘’ʼ", "'"), **dict.fromkeys("“”„", '"'), **dict.fromkeys("–—−‐‑", "-")}
 )
 
@@ -61,8 +61,10 @@ def plain_question(text: str) -> str:
       >>> plain_question("Who  pays?"), plain_question(" ＷＨＯ pays\u200b ?!"), plain_question("?")
       ('who pays', 'who pays', '?')
     """
-    plain = " ".join(usual_forms(usual_forms(_HIDDEN.sub("", text)).casefold()).split())
-    return plain.translate(_ONE_FORM).strip(_END) or plain
+    plain_text = " ".join(
+        usual_forms(usual_forms(_HIDDEN_CHARACTERS.sub("", text)).casefold()).split()
+    )
+    return plain_text.translate(_UNIFORM_MARKS).strip(_QUESTION_EDGE_MARKS) or plain_text
 
 
 def unaccented(text: str) -> str:
@@ -79,16 +81,16 @@ def unaccented(text: str) -> str:
     """
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
+    return unicodedata.normalize("NFC", _ACCENT_MARKS.sub("", unicodedata.normalize("NFKD", text)))
 
 
 # categories of Unicode that move a cursor, turn a line or hide
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # of format, and yet part of words: soft hyphen, what parts and what joins letters
 _JOINERS = "\u00ad\u200c\u200d"
 
 
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE_HALF = re.compile("[\ud800-\udfff]")
 
 
 def is_unicode(value: object) -> bool:
@@ -97,9 +99,11 @@ def is_unicode(value: object) -> bool:
     No half of a surrogate pair.
     """
     if isinstance(value, str):
-        return value.isascii() or _HALF.search(value) is None
+        return value.isascii() or _SURROGATE_HALF.search(value) is None
     if isinstance(value, Mapping):
-        return all(is_unicode(text) for pair in value.items() for text in pair)
+        return all(
+            is_unicode(item_part) for mapping_item in value.items() for item_part in mapping_item
+        )
     return not isinstance(value, tuple | list) or all(map(is_unicode, value))
 
 
@@ -117,10 +121,11 @@ def visible(text: str, *, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    allowed = _JOINERS + "\n\t" if lines else _JOINERS
+    allowed_characters = _JOINERS + "\n\t" if lines else _JOINERS
     return "".join(
         character.encode("unicode_escape").decode()
-        if unicodedata.category(character) in _UNSEEN and character not in allowed
+        if unicodedata.category(character) in _UNSEEN_CATEGORIES
+        and character not in allowed_characters
         else character
         for character in text
     )
@@ -128,8 +133,8 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 # What stands between a URL's user and its host, or behind a name such as `password`; bounded, so
 # that it stays linear.
-_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}:/{1,2}[^\s:/?#@]{0,200}):\S{0,500}@")
-_SECRET = re.compile(
+_URL_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}:/{1,2}[^\s:/?#@]{0,200}):\S{0,500}@")
+_QUERY_SECRET = re.compile(
     r"(?i)([?&;][\w.-]{0,40}(?:pass|pwd|secret|token|key)[\w.-]{0,40}=)[^\s&;'\"]+"
 )
 
@@ -143,10 +148,10 @@ def masked_passwords(text: str) -> str:
     """
     if ":/" not in text:
         return text
-    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+    return _QUERY_SECRET.sub(r"\1***", _URL_PASSWORD.sub(r"\1:***@", text))
 
 
-def without_secrets(text: str, secrets: Iterable[str], shown: str) -> str:
+def without_secrets(text: str, secrets: Iterable[str], replacement: str) -> str:
     """Text with something else shown for secrets.
 
     As they are, as a URL writes them, and as libpq quotes them.
@@ -156,9 +161,10 @@ def without_secrets(text: str, secrets: Iterable[str], shown: str) -> str:
       'no user of *** or ***'
     """
     for secret in filter(None, secrets):
-        quoted = secret.replace("\\", "\\\\").replace("'", "\\'")
-        for form in sorted(
-            {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), quoted}, key=len
+        quoted_secret = secret.replace("\\", "\\\\").replace("'", "\\'")
+        for written_form in sorted(
+            {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), quoted_secret},
+            key=len,
         ):
-            text = text.replace(form, shown)
+            text = text.replace(written_form, replacement)
     return text

@@ -28,44 +28,44 @@ from raglab.words.tokeniser import is_plain, spaced
 
 # Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and
 # `durera`.
-KEY = 5
+KEY_LETTERS = 5
 
 # Words that carry no fact of their own, beyond those that a question is read without.
-SMALL = STOP_WORDS | frozenset(LANGUAGES.words.small)
-SPEAKER = frozenset(LANGUAGES.words.speaker)  # talk: these count as any other word
+SMALL_WORDS = STOP_WORDS | frozenset(LANGUAGES.words.small)
+SPEAKER_WORDS = frozenset(LANGUAGES.words.speaker)  # talk: these count as any other word
 
 # Currencies are known by their signs, whatever the language calls them.
-_SIGNS = {"GBP": "£", "EUR": "€", "USD": "$"}
-UNITS = {
+_CURRENCY_SIGNS = {"GBP": "£", "EUR": "€", "USD": "$"}
+UNIT_SIGNS = {
     **{word: "%" for word in ("%", *LANGUAGES.quantities.percent) if " " not in word},
     **{
         word: sign
-        for code, sign in _SIGNS.items()
+        for code, sign in _CURRENCY_SIGNS.items()
         for word in (sign, code.lower(), *LANGUAGES.quantities.currencies.get(code, ()))
     },
 }
 
-_NUMERALS = tables()
-MONTHS, NUMBERS, SCALES = _NUMERALS.months, _NUMERALS.numbers, _NUMERALS.scales
-SUFFIXES = {**_NUMERALS.suffixes, **SCALES}
+_NUMERAL_TABLES = tables()
+MONTHS, NUMBERS, SCALES = _NUMERAL_TABLES.months, _NUMERAL_TABLES.numbers, _NUMERAL_TABLES.scales
+NUMBER_SUFFIXES = {**_NUMERAL_TABLES.suffixes, **SCALES}
 
 # What turns the next word of substance. A particle such as French `ne` alone turns nothing: `ne …
 # que` is `only`.
 NEGATORS = frozenset(LANGUAGES.negation.negators)
-WITH_NE = frozenset(LANGUAGES.negation.with_particle)
-NE = frozenset(LANGUAGES.negation.particles)
+NEGATORS_WITH_PARTICLE = frozenset(LANGUAGES.negation.with_particle)
+NEGATION_PARTICLES = frozenset(LANGUAGES.negation.particles)
 
 
 # Ideas and signs by word; an ending of `-` is for all words that begin so.
-_POLES = {
+_WORD_POLES = {
     word: (f"~{name}", sign)
     for name, poles in LANGUAGES.opposites.items()
     for sign, pole in ((1, poles.positive), (-1, poles.negative))
     for word in pole
 }
-POLES = {word: pole for word, pole in _POLES.items() if not word.endswith("-")}
+POLES = {word: pole for word, pole in _WORD_POLES.items() if not word.endswith("-")}
 POLE_BEGINNINGS = sorted(
-    ((word.rstrip("-"), pole) for word, pole in _POLES.items() if word.endswith("-")),
+    ((word.rstrip("-"), pole) for word, pole in _WORD_POLES.items() if word.endswith("-")),
     key=lambda item: (-len(item[0]), item[0]),
 )
 
@@ -90,36 +90,40 @@ BREAK, NEGATION, LITTLE, WORD, NAME, NUMBER, UNIT = (
     "unit",
 )
 
-_DATE = r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{4}\b"
+_DATE_DIGITS = r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{4}\b"
 _DIGIT_RUN = r"\d{1,3}(?:[,\u00a0\u202f' ]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*"
-_CODE = r"\d+(?:[/:]\d+)+"
-_LETTERS = r"[^\W\d_]+(?:['’][^\W\d_]+|\d[^\W_]*)*"
-_MARKS = r"[.!?,;:()\[\]–—|\"“”«»]+"
-_EXPRESSION = rf"{_LETTERS}|{_MARKS}|{_DATE}|{_CODE}|(?:{_DIGIT_RUN})(?:[^\W\d_]+\d*)?|[%£€$]"
-_TOKEN = re.compile(_EXPRESSION)
-_MARKED_TOKEN = regex.compile(_EXPRESSION)  # for other scripts: its letters include their marks
-_NUMBER = re.compile(rf"({_DIGIT_RUN})([^\W\d_]+\d*)?")
-_IS_DATE = re.compile(_DATE)
+_CODE_DIGITS = r"\d+(?:[/:]\d+)+"
+_LETTER_RUN = r"[^\W\d_]+(?:['’][^\W\d_]+|\d[^\W_]*)*"
+_MARK_RUN = r"[.!?,;:()\[\]–—|\"“”«»]+"
+_TOKEN_EXPRESSION = (
+    rf"{_LETTER_RUN}|{_MARK_RUN}|{_DATE_DIGITS}|{_CODE_DIGITS}"
+    rf"|(?:{_DIGIT_RUN})(?:[^\W\d_]+\d*)?|[%£€$]"
+)
+_PLAIN_TOKEN = re.compile(_TOKEN_EXPRESSION)
+# for other scripts: its letters include their marks
+_MARKED_TOKEN = regex.compile(_TOKEN_EXPRESSION)
+_NUMBER_TOKEN = re.compile(rf"({_DIGIT_RUN})([^\W\d_]+\d*)?")
+_DATE_TOKEN = re.compile(_DATE_DIGITS)
 # don't, isn't
-_CONTRACTED = re.compile(rf"\A(.+)(?:{any_of(LANGUAGES.negation.contracted) or '(?!)'})$")
-_IRREGULAR = LANGUAGES.negation.irregular
-_ENDINGS = _NUMERALS.endings
+_CONTRACTED_NEGATION = re.compile(rf"\A(.+)(?:{any_of(LANGUAGES.negation.contracted) or '(?!)'})$")
+_IRREGULAR_NEGATIONS = LANGUAGES.negation.irregular
+_ORDINAL_ENDINGS = _NUMERAL_TABLES.endings
 _MAYBE_MONTHS = frozenset(LANGUAGES.months_or_words)
-_ADVERB = re.compile(rf"\A(?:{'|'.join(LANGUAGES.words.adverbs) or '(?!)'})")
-_ENDING = re.compile(r"(?<=[a-z]{3})(?:(?:ing|ed|e)?s?|(?<=[^s])s)$")
+_ADVERB_WORD = re.compile(rf"\A(?:{'|'.join(LANGUAGES.words.adverbs) or '(?!)'})")
+_WORD_ENDING = re.compile(r"(?<=[a-z]{3})(?:(?:ing|ed|e)?s?|(?<=[^s])s)$")
 _PER_CENT = re.compile(
     rf"\b(?:{any_of([phrase for phrase in LANGUAGES.quantities.percent if ' ' in phrase])})\b",
     re.IGNORECASE,
 )
-_ENDS = frozenset(".!?")
-_COUNTING = frozenset({*NUMBERS, *SCALES, *_MAYBE_MONTHS, *_NUMERALS.money_suffixes})
-_TURNING = NEGATORS | WITH_NE
+_SENTENCE_END_MARKS = frozenset(".!?")
+_COUNTING_WORDS = frozenset({*NUMBERS, *SCALES, *_MAYBE_MONTHS, *_NUMERAL_TABLES.money_suffixes})
+_NEGATING_WORDS = NEGATORS | NEGATORS_WITH_PARTICLE
 _NO_NEGATION = {word: frozenset(follows) for word, follows in LANGUAGES.negation.not_before.items()}
 _NUMBERING = frozenset(LANGUAGES.negation.numbering)
-_NAMES = frozenset(tuple(name.split()) for name in LANGUAGES.negation.names)
-_LONGEST_NAME = max(map(len, _NAMES), default=0)
-EXACT = 15  # digits, with what parts them, up to which a number is known by its value
-REACH = 6  # words after a negation among which the one that it turns is looked for
+_NEGATING_NAMES = frozenset(tuple(name.split()) for name in LANGUAGES.negation.names)
+_LONGEST_NEGATING_NAME = max(map(len, _NEGATING_NAMES), default=0)
+MAX_EXACT_DIGITS = 15  # digits, with what parts them, up to which a number is known by its value
+NEGATION_REACH = 6  # words after a negation among which the one that it turns is looked for
 
 
 class Word(NamedTuple):
@@ -135,16 +139,16 @@ class Word(NamedTuple):
     negated: bool = False
 
 
-Part = tuple[str, Word]
+WordPart = tuple[str, Word]
 
-_FIXED = {
+_FIXED_WORDS = {
     **{
         word: Word(f"m{number}", NUMBER)
         for word, number in MONTHS.items()
         if word not in _MAYBE_MONTHS
     },
-    **{word: Word(unit, UNIT) for word, unit in UNITS.items()},
-    **{word: Word(word, WORD) for word in SPEAKER},
+    **{word: Word(unit, UNIT) for word, unit in UNIT_SIGNS.items()},
+    **{word: Word(word, WORD) for word in SPEAKER_WORDS},
     **dict.fromkeys(NEGATORS, Word("¬", NEGATION)),
     "à": Word("à", LITTLE),  # no `a`
 }
@@ -160,197 +164,263 @@ def claim_words(text: str) -> list[Word]:
       >>> [(word.key, word.sign) for word in claim_words("It doesn't cover 1,000 vans")]
       [('it', 1), ('doe', 1), ('¬', 1), ('~cover', -1), ('1000', 1), ('van', 1)]
     """
-    parts: list[Part] = []
-    first = True
-    token_pattern = _TOKEN if is_plain(text) else _MARKED_TOKEN
+    word_parts: list[WordPart] = []
+    is_first = True
+    token_pattern = _PLAIN_TOKEN if is_plain(text) else _MARKED_TOKEN
     for token in token_pattern.findall(_PER_CENT.sub("%", comma_thousands(spaced(text)))):
-        parts += _token_parts(token, first)
-        first = token in _ENDS
-    texts = [part for part, _ in parts]
-    if not _COUNTING.isdisjoint(texts):
-        parts = _join_numerals(parts)
-    return [word for _, word in parts] if _TURNING.isdisjoint(texts) else _carry_negation(parts)
+        word_parts += _token_parts(token, is_first)
+        is_first = token in _SENTENCE_END_MARKS
+    part_texts = [part_text for part_text, _ in word_parts]
+    if not _COUNTING_WORDS.isdisjoint(part_texts):
+        word_parts = _join_numerals(word_parts)
+    return (
+        [word for _, word in word_parts]
+        if _NEGATING_WORDS.isdisjoint(part_texts)
+        else _carry_negation(word_parts)
+    )
 
 
 @lru_cache(maxsize=2**16)
-def _plain_word(word: str) -> Word:
+def _plain_word(small_word: str) -> Word:
     """A word in small letters by itself."""
-    if word in _FIXED:
-        return _FIXED[word]
-    pole = POLES.get(word) or next(
-        (pole for start, pole in POLE_BEGINNINGS if word.startswith(start)), None
+    if small_word in _FIXED_WORDS:
+        return _FIXED_WORDS[small_word]
+    word_pole = POLES.get(small_word) or next(
+        (
+            word_pole
+            for word_start, word_pole in POLE_BEGINNINGS
+            if small_word.startswith(word_start)
+        ),
+        None,
     )
-    if pole:
-        return Word(pole[0], WORD, pole[1])
+    if word_pole:
+        return Word(word_pole[0], WORD, word_pole[1])
     return Word(
-        _ENDING.sub("", unaccented(word))[:KEY], LITTLE if word in SMALL or len(word) == 1 else WORD
+        _WORD_ENDING.sub("", unaccented(small_word))[:KEY_LETTERS],
+        LITTLE if small_word in SMALL_WORDS or len(small_word) == 1 else WORD,
     )
 
 
 @lru_cache(maxsize=2**16)
-def _token_parts(token: str, first: bool) -> tuple[Part, ...]:  # noqa: FBT001
+def _token_parts(token: str, is_first: bool) -> tuple[WordPart, ...]:  # noqa: FBT001
     """Small letters and the word of each part of a token.
 
-    `first` in its sentence, a capital is no name.
+    `is_first` in its sentence, a capital is no name.
     """
-    start = token[0]
-    if start.isdigit():
-        if _IS_DATE.fullmatch(token):
+    first_character = token[0]
+    if first_character.isdigit():
+        if _DATE_TOKEN.fullmatch(token):
             year, month, day = calendar_date(token)
-            return tuple((key, Word(key, NUMBER)) for key in (str(day), f"m{month}", str(year)))
-        number = _NUMBER.fullmatch(token)
+            return tuple(
+                (part_key, Word(part_key, NUMBER))
+                for part_key in (str(day), f"m{month}", str(year))
+            )
+        number_match = _NUMBER_TOKEN.fullmatch(token)
         return (
-            tuple(_number_parts(number[1], (number[2] or "").lower()))
-            if number
+            tuple(_number_parts(number_match[1], (number_match[2] or "").lower()))
+            if number_match
             else ((token, Word(token, NUMBER)),)
         )
-    if start.isalpha():
-        if any(letter.isdigit() for letter in token):
+    if first_character.isalpha():
+        if any(character.isdigit() for character in token):
             return ((token.lower(), Word(token.lower(), NUMBER)),)
-        known = [(piece, _plain_word(piece)) for piece in _split_elisions(token)]
-        if start.isupper() and (not first or (len(token) > 1 and token.isupper())):
-            known = [
-                (piece, word._replace(kind=NAME) if word.kind == WORD else word)
-                for piece, word in known
+        token_words = [
+            (word_piece, _plain_word(word_piece)) for word_piece in _split_elisions(token)
+        ]
+        if first_character.isupper() and (not is_first or (len(token) > 1 and token.isupper())):
+            token_words = [
+                (
+                    word_piece,
+                    piece_word._replace(kind=NAME) if piece_word.kind == WORD else piece_word,
+                )
+                for word_piece, piece_word in token_words
             ]
-        return tuple(known)
-    if start in UNITS:
+        return tuple(token_words)
+    if first_character in UNIT_SIGNS:
         return ((token, _plain_word(token)),)
     return ((token, Word("?", WORD) if "?" in token else Word("", BREAK)),)
 
 
-def _split_elisions(part: str) -> list[str]:
+def _split_elisions(token_part: str) -> list[str]:
     """Words in small letters of what is written as one: elisions, possessives, `n't`."""
-    word = part.lower().replace("’", "'")
-    negated = _CONTRACTED.match(word)
-    if negated:
-        return [_IRREGULAR.get(negated[1], negated[1]), *LANGUAGES.negation.contracted_as]
-    return [piece for piece in word.split("'") if piece != "s"] if "'" in word else [word]
+    small_word = token_part.lower().replace("’", "'")
+    negated_match = _CONTRACTED_NEGATION.match(small_word)
+    if negated_match:
+        return [
+            _IRREGULAR_NEGATIONS.get(negated_match[1], negated_match[1]),
+            *LANGUAGES.negation.contracted_as,
+        ]
+    return (
+        [elided_piece for elided_piece in small_word.split("'") if elided_piece != "s"]
+        if "'" in small_word
+        else [small_word]
+    )
 
 
-def _number_parts(digits: str, glued: str) -> Iterator[Part]:
+def _number_parts(digit_text: str, suffix: str) -> Iterator[WordPart]:
     """A number by its value, and what is written to it."""
-    if len(digits) > EXACT:
-        yield digits, Word(digits + glued, NUMBER)
+    if len(digit_text) > MAX_EXACT_DIGITS:
+        yield digit_text, Word(digit_text + suffix, NUMBER)
         return
-    number = plain_number(digits)
-    if number is None:  # of a section, a version, an address: known as it is written
-        yield digits, Word(digits + glued, NUMBER)
+    number_text = plain_number(digit_text)
+    if number_text is None:  # of a section, a version, an address: known as it is written
+        yield digit_text, Word(digit_text + suffix, NUMBER)
         return
-    value = float(number)
-    if glued in SUFFIXES:
-        yield digits, Word(canonical_value(value * SUFFIXES[glued]), NUMBER)
-    elif not glued or glued in _ENDINGS:
-        yield digits, Word(canonical_value(value), NUMBER)
-    elif glued.isalpha():
-        yield digits, Word(canonical_value(value), NUMBER)
-        yield glued, _plain_word(glued)
+    number_value = float(number_text)
+    if suffix in NUMBER_SUFFIXES:
+        yield digit_text, Word(canonical_value(number_value * NUMBER_SUFFIXES[suffix]), NUMBER)
+    elif not suffix or suffix in _ORDINAL_ENDINGS:
+        yield digit_text, Word(canonical_value(number_value), NUMBER)
+    elif suffix.isalpha():
+        yield digit_text, Word(canonical_value(number_value), NUMBER)
+        yield suffix, _plain_word(suffix)
     else:
-        yield digits, Word(digits + glued, NUMBER)
+        yield digit_text, Word(digit_text + suffix, NUMBER)
 
 
-def _join_numerals(parts: list[Part]) -> list[Part]:
+def _join_numerals(word_parts: list[WordPart]) -> list[WordPart]:
     """Number words joined into their value.
 
     A number beside it decides whether an ambiguous word is a month.
     """
-    out: list[Part] = []
-    texts = [text for text, _ in parts]
-    at = 0
-    while at < len(parts):
-        text, word = parts[at]
-        scale = _scale(parts, at) if word.kind == NUMBER else 0
-        if scale:  # figures and the word that multiplies them are one number
-            out.append((text, word._replace(key=canonical_value(float(word.key) * scale))))
-            at += 2
-        elif text in NUMBERS or text in SCALES:
-            value, end = number_word_value(texts, at)
-            lone = value == 1 and end == at + 1  # `one` may be a pronoun
-            out.append((text, Word(str(value), LITTLE if lone else NUMBER)))
-            at = end
-        elif text in _MAYBE_MONTHS:  # `may` and `march` are verbs where no number is beside them
-            beside = [parts[i][1].kind for i in (at - 1, at + 1) if 0 <= i < len(parts)]
-            out.append((text, Word(f"m{MONTHS[text]}", NUMBER) if NUMBER in beside else word))
-            at += 1
+    joined_parts: list[WordPart] = []
+    part_texts = [part_text for part_text, _ in word_parts]
+    part_index = 0
+    while part_index < len(word_parts):
+        part_text, part_word = word_parts[part_index]
+        scale_factor = _number_scale(word_parts, part_index) if part_word.kind == NUMBER else 0
+        if scale_factor:  # figures and the word that multiplies them are one number
+            joined_parts.append(
+                (
+                    part_text,
+                    part_word._replace(key=canonical_value(float(part_word.key) * scale_factor)),
+                )
+            )
+            part_index += 2
+        elif part_text in NUMBERS or part_text in SCALES:
+            numeral_value, numeral_end = number_word_value(part_texts, part_index)
+            # `one` may be a pronoun
+            is_lone_one = numeral_value == 1 and numeral_end == part_index + 1
+            joined_parts.append(
+                (part_text, Word(str(numeral_value), LITTLE if is_lone_one else NUMBER))
+            )
+            part_index = numeral_end
+        # `may` and `march` are verbs where no number is beside them
+        elif part_text in _MAYBE_MONTHS:
+            neighbour_kinds = [
+                word_parts[neighbour][1].kind
+                for neighbour in (part_index - 1, part_index + 1)
+                if 0 <= neighbour < len(word_parts)
+            ]
+            joined_parts.append(
+                (
+                    part_text,
+                    Word(f"m{MONTHS[part_text]}", NUMBER)
+                    if NUMBER in neighbour_kinds
+                    else part_word,
+                )
+            )
+            part_index += 1
         else:
-            out.append(parts[at])
-            at += 1
-    return out
+            joined_parts.append(word_parts[part_index])
+            part_index += 1
+    return joined_parts
 
 
-def _scale(parts: list[Part], at: int) -> int:
+def _number_scale(word_parts: list[WordPart], part_index: int) -> int:
     """What the number in digits here is multiplied by.
 
     10**6 in `2 million` and in `£2m`, 0 if by nothing.
     """
     if (
-        at + 1 == len(parts)
-        or not parts[at][0][0].isdigit()
-        or not parts[at][1].key.replace(".", "", 1).isdigit()
+        part_index + 1 == len(word_parts)
+        or not word_parts[part_index][0][0].isdigit()
+        or not word_parts[part_index][1].key.replace(".", "", 1).isdigit()
     ):
         return 0
-    follows = parts[at + 1][0]
-    if follows in _NUMERALS.money_suffixes:  # metres elsewhere
-        return _NUMERALS.money_suffixes[follows] if at and parts[at - 1][0] in UNITS else 0
-    return SCALES.get(follows, 0)
+    next_text = word_parts[part_index + 1][0]
+    if next_text in _NUMERAL_TABLES.money_suffixes:  # metres elsewhere
+        return (
+            _NUMERAL_TABLES.money_suffixes[next_text]
+            if part_index and word_parts[part_index - 1][0] in UNIT_SIGNS
+            else 0
+        )
+    return SCALES.get(next_text, 0)
 
 
-def _carry_negation(parts: list[Part]) -> list[Word]:
+def _carry_negation(word_parts: list[WordPart]) -> list[Word]:
     """Words with the sign of those that a negation turns."""
-    words = [word for _, word in parts]
-    for at, (text, word) in enumerate(parts):
-        if word.kind != NEGATION and text not in WITH_NE:
+    signed_words = [part_word for _, part_word in word_parts]
+    for part_index, (part_text, part_word) in enumerate(word_parts):
+        if part_word.kind != NEGATION and part_text not in NEGATORS_WITH_PARTICLE:
             continue
-        negates, since = _negates(parts, at)
-        if not negates:
-            words[at] = Word(text[:KEY], LITTLE)
+        is_negating, verb_start = _is_negation(word_parts, part_index)
+        if not is_negating:
+            signed_words[part_index] = Word(part_text[:KEY_LETTERS], LITTLE)
             continue
-        words[at] = Word("¬", NEGATION)
-        after, before = (
-            range(at + 1, min(len(parts), at + 1 + REACH)),
-            range(at - 1, max(-1, at - 1 - REACH), -1),
+        signed_words[part_index] = Word("¬", NEGATION)
+        positions_after, positions_before = (
+            range(part_index + 1, min(len(word_parts), part_index + 1 + NEGATION_REACH)),
+            range(part_index - 1, max(-1, part_index - 1 - NEGATION_REACH), -1),
         )
-        spans = (range(since, at), after, before)
-        focus = next(
-            (position for span in spans if (position := _focus(parts, span)) is not None), None
+        search_spans = (range(verb_start, part_index), positions_after, positions_before)
+        negated_index = next(
+            (
+                position
+                for search_span in search_spans
+                if (position := _negated_position(word_parts, search_span)) is not None
+            ),
+            None,
         )
-        if focus is not None:
-            turned = words[focus]
-            words[focus] = turned._replace(sign=-turned.sign, negated=not turned.negated)
-    return words
+        if negated_index is not None:
+            turned_word = signed_words[negated_index]
+            signed_words[negated_index] = turned_word._replace(
+                sign=-turned_word.sign, negated=not turned_word.negated
+            )
+    return signed_words
 
 
-def _negates(parts: list[Part], at: int) -> tuple[bool, int]:
+def _is_negation(word_parts: list[WordPart], part_index: int) -> tuple[bool, int]:
     """Whether a word negates, and from where on the verb may stand before it."""
-    text, word = parts[at]
-    ne = next((i for i in range(at - 1, max(-1, at - 5), -1) if parts[i][0] in NE), None)
-    since = at if ne is None else ne + 1
-    if text in WITH_NE:
-        return ne is not None, since
-    if word.kind != NEGATION:
-        return False, at
-    follows = parts[at + 1] if at + 1 < len(parts) else ("", Word("", BREAK))
-    if follows[0] in _NO_NEGATION.get(text, ()):
-        return False, at
+    part_text, part_word = word_parts[part_index]
+    particle_index = next(
+        (
+            earlier_index
+            for earlier_index in range(part_index - 1, max(-1, part_index - 5), -1)
+            if word_parts[earlier_index][0] in NEGATION_PARTICLES
+        ),
+        None,
+    )
+    verb_start = part_index if particle_index is None else particle_index + 1
+    if part_text in NEGATORS_WITH_PARTICLE:
+        return particle_index is not None, verb_start
+    if part_word.kind != NEGATION:
+        return False, part_index
+    next_part = (
+        word_parts[part_index + 1] if part_index + 1 < len(word_parts) else ("", Word("", BREAK))
+    )
+    if next_part[0] in _NO_NEGATION.get(part_text, ()):
+        return False, part_index
     if any(
-        tuple(piece for piece, _ in parts[at : at + n]) in _NAMES
-        for n in range(2, _LONGEST_NAME + 1)
+        tuple(part_piece for part_piece, _ in word_parts[part_index : part_index + name_length])
+        in _NEGATING_NAMES
+        for name_length in range(2, _LONGEST_NEGATING_NAME + 1)
     ):
-        return False, at
-    if text in _NUMBERING and (follows[0].startswith(".") or follows[1].kind == NUMBER):
-        return False, at
-    return True, since
+        return False, part_index
+    if part_text in _NUMBERING and (next_part[0].startswith(".") or next_part[1].kind == NUMBER):
+        return False, part_index
+    return True, verb_start
 
 
-def _focus(parts: list[Part], span: range) -> int | None:
+def _negated_position(word_parts: list[WordPart], search_span: range) -> int | None:
     """The first word of substance within one clause; an adverb only if it is alone."""
-    adverb = None
-    for at in span:
-        text, (_, kind, *_) = parts[at]
-        if kind == BREAK:
+    adverb_index = None
+    for part_index in search_span:
+        part_text, (_, word_kind, *_) = word_parts[part_index]
+        if word_kind == BREAK:
             break
-        if kind in {WORD, NAME, NUMBER, UNIT}:
-            if not _ADVERB.match(text):
-                return at
-            adverb = at if adverb is None else adverb
-    return adverb
+        if word_kind in {WORD, NAME, NUMBER, UNIT}:
+            if not _ADVERB_WORD.match(part_text):
+                return part_index
+            adverb_index = part_index if adverb_index is None else adverb_index
+    return adverb_index

@@ -16,10 +16,10 @@ from typing import Literal, NamedTuple
 
 from raglab.words.characters import visible
 
-MOST_BYTES = 18_000  # of a display; with what is told of cut rows it stays below 20 kB
-MOST_ROWS = 50  # of a table
-LONGEST = 300  # characters of a cell
-LONGEST_WORD = 60  # characters of a text in the short form of a value
+MAX_DISPLAY_BYTES = 18_000  # of a display; with what is told of cut rows it stays below 20 kB
+MAX_FOLD_ROWS = 50  # of a table
+MAX_CELL_CHARACTERS = 300  # characters of a cell
+MAX_SHORT_TEXT = 60  # characters of a text in the short form of a value
 # a cell that is nothing but the number and name of a rule
 
 Mark = Literal["", "changed", "good", "bad", "off", "number"]
@@ -27,7 +27,7 @@ Mark = Literal["", "changed", "good", "bad", "off", "number"]
 # `--jp-*` are JupyterLab's colours in either theme; elsewhere the system's preference decides.
 # Three times the class: JupyterLab aligns cells of tables to the right by two.
 # Under a head only words longer than a cell are broken; such a table scrolls where it is wide.
-STYLE = """<style>
+DISPLAY_STYLE = """<style>
 .raglab-value{--fg:var(--jp-ui-font-color1,#1f2328);--dim:var(--jp-ui-font-color2,#59636e);
 --line:var(--jp-border-color2,#d1d9e0);--mark:#fff1c2;--good:#1a7f37;--bad:#b3361b;
 color:var(--fg);font-size:13px;line-height:1.45;max-width:100%;overflow-x:auto}
@@ -76,7 +76,7 @@ class Fold(NamedTuple):
     open: bool = False
 
 
-def escaped(text: str, most: int = LONGEST) -> str:
+def escaped(text: str, max_characters: int = MAX_CELL_CHARACTERS) -> str:
     r"""Text of one line as a page may show it, cut where it is long.
 
     No markup, controls and overrides visible.
@@ -85,88 +85,100 @@ def escaped(text: str, most: int = LONGEST) -> str:
       >>> escaped("<script>alert(1)</script>")
       '&lt;script&gt;alert(1)&lt;/script&gt;'
     """
-    return html.escape(visible(text if len(text) <= most else f"{text[: most - 1]}…"))
+    return html.escape(
+        visible(text if len(text) <= max_characters else f"{text[: max_characters - 1]}…")
+    )
 
 
-def short(text: str, most: int = LONGEST_WORD) -> str:
+def short(text: str, max_characters: int = MAX_SHORT_TEXT) -> str:
     """Text as the short form of a value quotes it, cut where it is long.
 
     Example:
       >>> short("what " * 4, 10)
       "'what what…'"
     """
-    return repr(text if len(text) <= most else f"{text[: most - 1].rstrip()}…")
+    return repr(text if len(text) <= max_characters else f"{text[: max_characters - 1].rstrip()}…")
 
 
 def display(title: str, facts: Sequence[Sequence[Cell | str]], folds: Sequence[Fold] = ()) -> str:
     """HTML of a value: its title, facts as rows of a name and cells, and folds.
 
-    Of at most `MOST_BYTES`.
+    Of at most `MAX_DISPLAY_BYTES`.
 
     Example:
       >>> page = display("Case <1>", [("query", "what?")], [Fold("more", [("a", "b")])])
-      >>> "Case &lt;1&gt;" in page, page.count("<details"), len(page) < MOST_BYTES
+      >>> "Case &lt;1&gt;" in page, page.count("<details"), len(page) < MAX_DISPLAY_BYTES
       (True, 1, True)
     """
-    head = (
+    page_head = (
         '<div class="raglab-value tex2jax_ignore '
-        f'mathjax_ignore">{STYLE}<div><b>{escaped(title)}</b></div>'
+        f'mathjax_ignore">{DISPLAY_STYLE}<div><b>{escaped(title)}</b></div>'
     )
-    parts, room = [head], MOST_BYTES - _size(head)
-    for place, fold in enumerate((Fold("", facts), *folds)):
-        share = room // (len(folds) + 1 - place)  # what a short fold leaves is for those behind it
-        part = _fold(fold, share) if fold.title else _table(fold, share)
-        parts.append(part)
-        room -= _size(part)
-    return "".join((*parts, "</div>"))
+    page_parts, bytes_left = [page_head], MAX_DISPLAY_BYTES - _byte_count(page_head)
+    for fold_index, fold in enumerate((Fold("", facts), *folds)):
+        # what a short fold leaves is for those behind it
+        fold_bytes = bytes_left // (len(folds) + 1 - fold_index)
+        fold_html = _fold_html(fold, fold_bytes) if fold.title else _table_html(fold, fold_bytes)
+        page_parts.append(fold_html)
+        bytes_left -= _byte_count(fold_html)
+    return "".join((*page_parts, "</div>"))
 
 
-def _size(text: str) -> int:
+def _byte_count(text: str) -> int:
     return len(text.encode())
 
 
-def _fold(fold: Fold, share: int) -> str:
-    head = f"<details{' open' if fold.open else ''}><summary>{escaped(fold.title)}</summary>"
-    return f"{head}{_table(fold, share - _size(head) - len('</details>'))}</details>"
+def _fold_html(fold: Fold, max_bytes: int) -> str:
+    fold_head = f"<details{' open' if fold.open else ''}><summary>{escaped(fold.title)}</summary>"
+    table_bytes = max_bytes - _byte_count(fold_head) - len("</details>")
+    return f"{fold_head}{_table_html(fold, table_bytes)}</details>"
 
 
-def _table(fold: Fold, share: int) -> str:
+def _table_html(fold: Fold, max_bytes: int) -> str:
     """Rows of a table as far as they fit, and how many are left."""
-    lines = ["<table>"]
-    columns = len(fold.head) or None
+    table_lines = ["<table>"]
+    n_columns = len(fold.head) or None
     if fold.head:
-        names = [f"<th>{escaped(name)}</th>" for name in fold.head]
-        columns = sum(size <= share // 2 for size in accumulate(map(_size, names)))
-        if columns < len(names):
-            names[columns:] = [f"<th>… {len(names) - columns:,} more columns</th>"]
-        lines.append(f"<tr>{''.join(names)}</tr>")
-    # 200: for the line on what is left
-    room, rows = share - sum(map(_size, lines)) - 200, iter(fold.rows)
-    taken = [
-        f"<tr>{_cells(row[:columns], named=not fold.head)}</tr>" for row in islice(rows, MOST_ROWS)
-    ]
-    shown = sum(size <= room for size in accumulate(map(_size, taken)))
-    lines += taken[:shown]
-    more = (len(taken) + sum(1 for _ in rows) if fold.total is None else fold.total) - shown
-    if more:
-        lines.append(
-            f'<tr><td colspan="{max(1, len(fold.head))}" class="off">… {more:,} more</td></tr>'
+        head_cells = [f"<th>{escaped(column_name)}</th>" for column_name in fold.head]
+        n_columns = sum(
+            byte_count <= max_bytes // 2 for byte_count in accumulate(map(_byte_count, head_cells))
         )
-    return "".join((*lines, "</table>"))
+        if n_columns < len(head_cells):
+            head_cells[n_columns:] = [f"<th>… {len(head_cells) - n_columns:,} more columns</th>"]
+        table_lines.append(f"<tr>{''.join(head_cells)}</tr>")
+    # 200: for the line on what is left
+    bytes_left, row_iterator = max_bytes - sum(map(_byte_count, table_lines)) - 200, iter(fold.rows)
+    row_lines = [
+        f"<tr>{_cells_html(cell_row[:n_columns], names_first=not fold.head)}</tr>"
+        for cell_row in islice(row_iterator, MAX_FOLD_ROWS)
+    ]
+    n_shown = sum(
+        byte_count <= bytes_left for byte_count in accumulate(map(_byte_count, row_lines))
+    )
+    table_lines += row_lines[:n_shown]
+    n_more = (
+        len(row_lines) + sum(1 for _ in row_iterator) if fold.total is None else fold.total
+    ) - n_shown
+    if n_more:
+        table_lines.append(
+            f'<tr><td colspan="{max(1, len(fold.head))}" class="off">… {n_more:,} more</td></tr>'
+        )
+    return "".join((*table_lines, "</table>"))
 
 
-def _cells(row: Sequence[Cell | str], *, named: bool) -> str:
+def _cells_html(cell_row: Sequence[Cell | str], *, names_first: bool) -> str:
     """Cells of a row.
 
     Without a head the first names the others, which then stand behind each other.
     """
-    if named and len(row) > 1:
-        return f"{_cell('th', row[0])}<td>{' '.join(_cell('span', cell) for cell in row[1:])}</td>"
-    return "".join(_cell("td", cell) for cell in row)
+    if names_first and len(cell_row) > 1:
+        named_cells = " ".join(_cell_html("span", cell) for cell in cell_row[1:])
+        return f"{_cell_html('th', cell_row[0])}<td>{named_cells}</td>"
+    return "".join(_cell_html("td", cell) for cell in cell_row)
 
 
-def _cell(tag: str, cell: Cell | str) -> str:
-    text, small, mark = cell if isinstance(cell, Cell) else Cell(cell)
-    of_class = f' class="{mark}"' if mark else ""
-    more = f" <small>{escaped(small)}</small>" if small else ""
-    return f"<{tag}{of_class}>{escaped(text)}{more}</{tag}>"
+def _cell_html(html_tag: str, cell: Cell | str) -> str:
+    cell_text, small_text, cell_mark = cell if isinstance(cell, Cell) else Cell(cell)
+    class_attribute = f' class="{cell_mark}"' if cell_mark else ""
+    small_html = f" <small>{escaped(small_text)}</small>" if small_text else ""
+    return f"<{html_tag}{class_attribute}>{escaped(cell_text)}{small_html}</{html_tag}>"

@@ -14,10 +14,11 @@ from typing import NamedTuple
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, expression
 
-BLANKS = " \u00a0\u202f\u2009"  # between thousands, and between a figure and its unit
-_PARTING = re.compile(rf"[{BLANKS}'’]")
-_MARKED = re.compile(r"\d{1,3}(?:,\d{3})+|\d{1,3}(?:\.\d{3})+")  # thousands, all parted by one mark
-_DIGITS = re.compile(r"\d+")
+NUMBER_BLANKS = " \u00a0\u202f\u2009"  # between thousands, and between a figure and its unit
+_THOUSANDS_BLANK = re.compile(rf"[{NUMBER_BLANKS}'’]")
+# thousands, all parted by one mark
+_MARKED_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+|\d{1,3}(?:\.\d{3})+")
+_DIGITS_ONLY = re.compile(r"\d+")
 
 # Signs and codes stand for a currency in every language; its words are in the languages' files.
 CURRENCY_SIGNS: Mapping[str, str] = {"£": "GBP", "€": "EUR", "$": "USD", "US$": "USD", "¥": "JPY"}
@@ -66,23 +67,27 @@ def plain_number(digits: str, *, money: bool = False, scaled: bool = False) -> s
       ... )
       ('1000', '1.5', '1234.56')
     """
-    joined = _PARTING.sub("", digits)
-    if _DIGITS.fullmatch(joined):
-        return joined
-    mark = max(joined.rfind(","), joined.rfind("."))
-    whole, last, part = joined[:mark], joined[mark], joined[mark + 1 :]
-    if _MARKED.fullmatch(joined) and joined[0] != "0":
-        alone = _DIGITS.fullmatch(whole) is not None
-        if not alone or (not scaled and (last == "," or money)):
-            return re.sub(r"\D", "", joined)
+    joined_digits = _THOUSANDS_BLANK.sub("", digits)
+    if _DIGITS_ONLY.fullmatch(joined_digits):
+        return joined_digits
+    last_mark = max(joined_digits.rfind(","), joined_digits.rfind("."))
+    whole_part, mark_sign, decimal_part = (
+        joined_digits[:last_mark],
+        joined_digits[last_mark],
+        joined_digits[last_mark + 1 :],
+    )
+    if _MARKED_THOUSANDS.fullmatch(joined_digits) and joined_digits[0] != "0":
+        is_only_mark = _DIGITS_ONLY.fullmatch(whole_part) is not None
+        if not is_only_mark or (not scaled and (mark_sign == "," or money)):
+            return re.sub(r"\D", "", joined_digits)
     # What is left has decimals after its last mark; before it there may be thousands, parted by the
     # other mark.
-    if not _DIGITS.fullmatch(whole):
-        if last in whole or not _MARKED.fullmatch(whole):
+    if not _DIGITS_ONLY.fullmatch(whole_part):
+        if mark_sign in whole_part or not _MARKED_THOUSANDS.fullmatch(whole_part):
             return None  # the number of a section or a version: 1.2.3
-        whole = re.sub(r"\D", "", whole)
-    part = part.rstrip("0")
-    return f"{whole}.{part}" if part else whole
+        whole_part = re.sub(r"\D", "", whole_part)
+    decimal_part = decimal_part.rstrip("0")
+    return f"{whole_part}.{decimal_part}" if decimal_part else whole_part
 
 
 class NumeralTables(NamedTuple):
@@ -114,25 +119,31 @@ def tables() -> NumeralTables:
       (8, 12, 1000)
     """
 
-    def by_word(words: Mapping[int, Sequence[str]]) -> dict[str, int]:
-        return {word: value for value, some in words.items() for word in some}
+    def by_word(month_words: Mapping[int, Sequence[str]]) -> dict[str, int]:
+        return {
+            month_word: number_value
+            for number_value, value_words in month_words.items()
+            for month_word in value_words
+        }
 
-    own = LANGUAGES.numerals
+    numeral_words = LANGUAGES.numerals
     months = {
-        word: number
-        for names in (LANGUAGES.months, LANGUAGES.months_short)
-        for number, words in enumerate(names, 1)
-        for word in words
+        month_word: month_number
+        for month_names in (LANGUAGES.months, LANGUAGES.months_short)
+        for month_number, month_words in enumerate(month_names, 1)
+        for month_word in month_words
     }
-    marks = map(frozenset, (own.joins_hundreds, own.joins_tens, own.endings))
+    joining_words = map(
+        frozenset, (numeral_words.joins_hundreds, numeral_words.joins_tens, numeral_words.endings)
+    )
     return NumeralTables(
-        by_word(own.numbers),
-        by_word(own.inside),
-        by_word(own.scales),
-        by_word(own.suffixes),
-        by_word(own.money_suffixes),
+        by_word(numeral_words.numbers),
+        by_word(numeral_words.inside),
+        by_word(numeral_words.scales),
+        by_word(numeral_words.suffixes),
+        by_word(numeral_words.money_suffixes),
         months,
-        *marks,
+        *joining_words,
     )
 
 
@@ -149,58 +160,76 @@ def number_word_value(words: Sequence[str], start: int = 0) -> tuple[int, int]:
       ... ]
       [(125, 5), (90, 3)]
     """
-    table = tables()
-    total = current = 0
-    at = start
-    while at < len(words):
-        value = _value(words[at], table, first=at == start)
-        if at > start and _joins(words, at, total, current, table):
+    numeral_tables = tables()
+    total_value = group_value = 0
+    word_index = start
+    while word_index < len(words):
+        word_value = _word_value(words[word_index], numeral_tables, is_first=word_index == start)
+        if word_index > start and _joins(
+            words, word_index, total_value, group_value, numeral_tables
+        ):
             pass
-        elif value is None:
+        elif word_value is None:
             break
         # ends a group of three: what stands before it is multiplied and put aside
-        elif value >= 1000:
-            total, current = total + max(current, 1) * value, 0
-        elif value == 100:
-            current = max(current, 1) * 100
-        elif value == 20 and current % 100 == 4:  # quatre-vingt
-            current += 76
-        elif current == 0 or _adds(current % 100, value):
-            current += value
+        elif word_value >= 1000:
+            total_value, group_value = total_value + max(group_value, 1) * word_value, 0
+        elif word_value == 100:
+            group_value = max(group_value, 1) * 100
+        elif word_value == 20 and group_value % 100 == 4:  # quatre-vingt
+            group_value += 76
+        elif group_value == 0 or _may_follow(group_value % 100, word_value):
+            group_value += word_value
         else:
             break
-        at += 1
-    return total + current, at
+        word_index += 1
+    return total_value + group_value, word_index
 
 
-def _value(word: str, table: NumeralTables, *, first: bool) -> int | None:
+def _word_value(word: str, numeral_tables: NumeralTables, *, is_first: bool) -> int | None:
     """Value of a number word or a scale; some words count only inside a number."""
-    if not first and word in table.inside:
-        return table.inside[word]
-    return table.numbers.get(word, table.scales.get(word))
+    if not is_first and word in numeral_tables.inside:
+        return numeral_tables.inside[word]
+    return numeral_tables.numbers.get(word, numeral_tables.scales.get(word))
 
 
-def _joins(words: Sequence[str], at: int, total: int, current: int, table: NumeralTables) -> bool:
+def _joins(
+    words: Sequence[str],
+    word_index: int,
+    total_value: int,
+    group_value: int,
+    numeral_tables: NumeralTables,
+) -> bool:
     """Whether `and` or `et` stands inside one number.
 
     `hundred and two`, `thousand and one`, `vingt et un`.
     """
-    word = words[at]
-    after_hundreds = word in table.joins_hundreds and total + current > 0 and current % 100 == 0
-    if not (after_hundreds or word in table.joins_tens):
+    joining_word = words[word_index]
+    after_hundreds = (
+        joining_word in numeral_tables.joins_hundreds
+        and total_value + group_value > 0
+        and group_value % 100 == 0
+    )
+    if not (after_hundreds or joining_word in numeral_tables.joins_tens):
         return False
-    follows = _value(words[at + 1], table, first=False) if at + 1 < len(words) else None
-    return follows is not None and follows < 100
+    next_value = (
+        _word_value(words[word_index + 1], numeral_tables, is_first=False)
+        if word_index + 1 < len(words)
+        else None
+    )
+    return next_value is not None and next_value < 100
 
 
-def _adds(current: int, small: int) -> bool:
+def _may_follow(group_value: int, small_value: int) -> bool:
     """Whether a number word may follow another in one number.
 
     `twenty five`, `dix sept`, `soixante quinze`.
     """
-    if current in {60, 80} and 10 <= small < 20:
+    if group_value in {60, 80} and 10 <= small_value < 20:
         return True
-    return current == 0 or (current % 10 == 0 and (7 if current == 10 else 1) <= small < 10)
+    return group_value == 0 or (
+        group_value % 10 == 0 and (7 if group_value == 10 else 1) <= small_value < 10
+    )
 
 
 class WrittenDate(NamedTuple):
@@ -225,13 +254,13 @@ def dates_in(text: str) -> Iterator[WrittenDate]:
       >>> [date[:3] for date in dates_in("du 1er avril 2025 au 2026-03-31")]
       [(2025, 4, 1), (2026, 3, 31)]
     """
-    return map(_date, _DATES.finditer(text))
+    return map(_written_date, _DATE_EXPRESSION.finditer(text))
 
 
 def date_at(text: str, start: int) -> WrittenDate | None:
     """The date that begins at a place of a text, None where none does."""
-    match = _DATES.match(text, start)
-    return _date(match) if match else None
+    date_match = _DATE_EXPRESSION.match(text, start)
+    return _written_date(date_match) if date_match else None
 
 
 def calendar_date(digits: str) -> tuple[int, int, int]:
@@ -241,30 +270,36 @@ def calendar_date(digits: str) -> tuple[int, int, int]:
       >>> calendar_date("2025-04-01"), calendar_date("01/04/2025"), calendar_date("4/30/2025")
       ((2025, 4, 1), (2025, 4, 1), (2025, 4, 30))
     """
-    numbers = [int(number) for number in re.split(r"\D", digits)]
-    day, month, year = numbers[::-1] if numbers[0] > _LAST_DAY else numbers
+    date_numbers = [int(digit_run) for digit_run in re.split(r"\D", digits)]
+    day, month, year = date_numbers[::-1] if date_numbers[0] > _LAST_DAY else date_numbers
     return (year, day, month) if month > _LAST_MONTH else (year, month, day)
 
 
 # numbers of months by name, with and without accents
-_NAMES = tables().months
-_MONTHS = {**{unaccented(name): month for name, month in _NAMES.items()}, **_NAMES}
-_MONTH, _DAY_ENDING = any_of(_MONTHS), any_of(tables().endings) or "(?!)"
-_OF = "|".join(LANGUAGES.quantities.of_dates) or "(?!)"
-_DATES = re.compile(
+_MONTH_NUMBERS = tables().months
+_MONTHS_WITHOUT_ACCENTS = {
+    **{unaccented(name): month for name, month in _MONTH_NUMBERS.items()},
+    **_MONTH_NUMBERS,
+}
+_MONTH_NAMES, _DAY_ENDING = any_of(_MONTHS_WITHOUT_ACCENTS), any_of(tables().endings) or "(?!)"
+_OF_IN_DATES = "|".join(LANGUAGES.quantities.of_dates) or "(?!)"
+_DATE_EXPRESSION = re.compile(
     r"(?<![\w/.-])(?:(?P<digits>\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4})"
-    rf"|(?:(?P<d1>\d{{1,2}})(?:{_DAY_ENDING})?\s+(?:{_OF})?)?(?P<m1>{_MONTH})\.?\s+(?P<y1>\d{{4}})"
-    rf"|(?P<m2>{_MONTH})\.?\s+(?P<d2>\d{{1,2}})(?:{_DAY_ENDING})?,?\s+(?P<y2>\d{{4}}))(?![\w/])",
+    rf"|(?:(?P<d1>\d{{1,2}})(?:{_DAY_ENDING})?\s+(?:{_OF_IN_DATES})?)?(?P<m1>{_MONTH_NAMES})\.?\s+(?P<y1>\d{{4}})"
+    rf"|(?P<m2>{_MONTH_NAMES})\.?\s+(?P<d2>\d{{1,2}})(?:{_DAY_ENDING})?,?\s+(?P<y2>\d{{4}}))(?![\w/])",
     re.IGNORECASE,
 )
 
 
-def _date(match: re.Match[str]) -> WrittenDate:
-    if match["digits"]:
-        return WrittenDate(*calendar_date(match["digits"]), *match.span())
-    month = _MONTHS[(match["m1"] or match["m2"]).lower()]
+def _written_date(date_match: re.Match[str]) -> WrittenDate:
+    if date_match["digits"]:
+        return WrittenDate(*calendar_date(date_match["digits"]), *date_match.span())
+    month_number = _MONTHS_WITHOUT_ACCENTS[(date_match["m1"] or date_match["m2"]).lower()]
     return WrittenDate(
-        int(match["y1"] or match["y2"]), month, int(match["d1"] or match["d2"] or 0), *match.span()
+        int(date_match["y1"] or date_match["y2"]),
+        month_number,
+        int(date_match["d1"] or date_match["d2"] or 0),
+        *date_match.span(),
     )
 
 
@@ -274,25 +309,42 @@ def currencies() -> Mapping[str, str]:
 
     Words that need a figure beside them too.
     """
-    own = (LANGUAGES.quantities.currencies, LANGUAGES.quantities.currencies_beside_figures)
+    currency_tables = (
+        LANGUAGES.quantities.currencies,
+        LANGUAGES.quantities.currencies_beside_figures,
+    )
     return {
-        **{sign.lower(): code for sign, code in CURRENCY_SIGNS.items()},
-        **{code.lower(): code for code in CURRENCY_CODES},
-        **{word: code for table in own for code, words in table.items() for word in words},
+        **{
+            currency_sign.lower(): currency_code
+            for currency_sign, currency_code in CURRENCY_SIGNS.items()
+        },
+        **{currency_code.lower(): currency_code for currency_code in CURRENCY_CODES},
+        **{
+            currency_word: currency_code
+            for currency_words in currency_tables
+            for currency_code, code_words in currency_words.items()
+            for currency_word in code_words
+        },
     }
 
 
 @cache
 def _point_money_pattern() -> re.Pattern[str]:
     """A sum of money whose only mark is a point before three digits."""
-    signs = re.escape("".join(sign for sign in CURRENCY_SIGNS if len(sign) == 1))
-    names = any_of([name for name in currencies() if name.isalpha()])
-    number = r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?![.,]?\d)"
-    table = tables()
-    scale = any_of([*table.scales, *table.suffixes, *table.money_suffixes])
+    currency_signs = re.escape(
+        "".join(currency_sign for currency_sign in CURRENCY_SIGNS if len(currency_sign) == 1)
+    )
+    currency_names = any_of(
+        [currency_name for currency_name in currencies() if currency_name.isalpha()]
+    )
+    number_pattern = r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?![.,]?\d)"
+    numeral_tables = tables()
+    scale_pattern = any_of(
+        [*numeral_tables.scales, *numeral_tables.suffixes, *numeral_tables.money_suffixes]
+    )
     return re.compile(
-        rf"(?:[{signs}]|\b(?:{names}))[{BLANKS}]?{number}(?![{BLANKS}]?(?:{scale})\b)"
-        rf"|{number}(?=[{BLANKS}]?(?:[{signs}]|(?:{names})\b))",
+        rf"(?:[{currency_signs}]|\b(?:{currency_names}))[{NUMBER_BLANKS}]?{number_pattern}(?![{NUMBER_BLANKS}]?(?:{scale_pattern})\b)"
+        rf"|{number_pattern}(?=[{NUMBER_BLANKS}]?(?:[{currency_signs}]|(?:{currency_names})\b))",
         re.IGNORECASE,
     )
 

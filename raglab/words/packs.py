@@ -34,23 +34,23 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.words.canonical import canonical_json, digest, merged_rows
 from raglab.words.languages import TEXTS
 
-LONGEST_EXPRESSION = 10_000  # characters
+LONGEST_PACK_EXPRESSION = 10_000  # characters
 # characters of all expressions, half as many again as the largest pack of ours has
-MOST_TEXT = 400_000
+MAX_PACK_CHARACTERS = 400_000
 # keys that a pack adds to; any other key that it states stands for the generic one
-MERGED = ("parts", "wording")
-_PLAIN_TEXT = ("parts", "wording", "name", "page_kind.model")  # in these a brace is a brace
-_PART = re.compile(r"(?<!\\[pPxN])\{([a-z_]{2,})\}")
-_UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
+MERGED_KEYS = ("parts", "wording")
+_PLAIN_TEXT_KEYS = ("parts", "wording", "name", "page_kind.model")  # in these a brace is a brace
+_PART_NAME = re.compile(r"(?<!\\[pPxN])\{([a-z_]{2,})\}")
+_UNBOUNDED_REPEAT = re.compile(r"[*+]|\{\d*,\}")
 # an escaped character or a set of them, a bracket, a count of repeats, any other character
-_TOKEN = re.compile(
+_EXPRESSION_TOKEN = re.compile(
     r"(?:\\.|\[\^?\]?(?:\\.|[^\]\\])*+\]?)|(?P<open>\()|(?P<close>\))"
     r"|(?P<count>\{(?:\d+|\d*,\d*)\}|[*+?])|.",
     re.DOTALL,
 )
 # a sum of money as documents print it, English and French; in bounds, so that a run of digits takes
 # no hours
-MONEY = (
+MONEY_EXPRESSION = (
     r"(?:(?:[£€$]|GBP |EUR |USD )\s?\d{1,18}(?:,\d{3}){0,6}(?:\.\d\d)?"
     r"|\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,6}(?:,\d\d)?\s?€"
     r"|\d{1,18}(?:,\d\d)?\s?€|\d{1,3}(?:,\d{3}){1,6}(?:\.\d\d)?)"
@@ -72,20 +72,22 @@ def nested_repeat(expression: str) -> bool:
       >>> nested_repeat(r"(?:a+ )+"), nested_repeat(r"(?:a{1,9} )+"), nested_repeat(r"[a+]*")
       (True, False, False)
     """
-    holds = [False]  # of each open group: whether it holds an unbounded repeat
-    ended = False  # whether a group that holds one was closed just before: a repeat repeats it
-    for token in _TOKEN.finditer(expression):
+    group_repeats = [False]  # of each open group: whether it holds an unbounded repeat
+    closed_repeat = (
+        False  # whether a group that holds one was closed just before: a repeat repeats it
+    )
+    for token in _EXPRESSION_TOKEN.finditer(expression):
         if token["count"]:
-            if _UNBOUNDED.fullmatch(token[0]):
-                if ended:
+            if _UNBOUNDED_REPEAT.fullmatch(token[0]):
+                if closed_repeat:
                     return True
-                holds[-1] = True
+                group_repeats[-1] = True
         elif token["close"]:  # what a group holds, the group around it holds as well
-            ended = holds.pop() if len(holds) > 1 else False
-            holds[-1] = holds[-1] or ended
+            closed_repeat = group_repeats.pop() if len(group_repeats) > 1 else False
+            group_repeats[-1] = group_repeats[-1] or closed_repeat
         else:
-            ended = False
-            holds += [False] if token["open"] else []
+            closed_repeat = False
+            group_repeats += [False] if token["open"] else []
     return False
 
 
@@ -217,9 +219,11 @@ class VagueRole(_Part):
     asked: Expressions
 
 
-MOST_WEIGHT = 1e12  # of a model: no sum of so large numbers overflows, and no fit makes them
-MOST_FEATURES = 20_000  # of a model; a pack holds no more values
-Weight = Annotated[float, Field(strict=True, ge=-MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
+LARGEST_WEIGHT = 1e12  # of a model: no sum of so large numbers overflows, and no fit makes them
+MAX_FEATURES = 20_000  # of a model; a pack holds no more values
+Weight = Annotated[
+    float, Field(strict=True, ge=-LARGEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf_nan=False)
+]
 Count = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 
 
@@ -228,7 +232,7 @@ class Weighing(_Part):
 
     mean: Weight
     scale: Annotated[
-        float, Field(strict=True, ge=1.0 / MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)
+        float, Field(strict=True, ge=1.0 / LARGEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf_nan=False)
     ]
     weight: Weight
 
@@ -241,7 +245,7 @@ class PageModel(_Part):
     coversheets: Count
     left_out_right: Count
     interval_95: tuple[Weight, Weight]
-    features: Annotated[Mapping[str, Weighing], Field(max_length=MOST_FEATURES)]
+    features: Annotated[Mapping[str, Weighing], Field(max_length=MAX_FEATURES)]
     intercept: Weight
 
 
@@ -323,12 +327,12 @@ class Pack(_Part):
     @cached_property
     def asked(self) -> TermTable:
         """Expressions of fields and families."""
-        return {name: field.asked for name, field in self.fields.items()}
+        return {field_name: field_terms.asked for field_name, field_terms in self.fields.items()}
 
     def own_words(self, field: str | None) -> Expressions:
         """Words of a field that say nothing further."""
-        known = self.fields.get(field or "")
-        return known.own_words if known else ()
+        field_terms = self.fields.get(field or "")
+        return field_terms.own_words if field_terms else ()
 
     @model_validator(mode="after")
     def _refers_to_what_is_there(self) -> Self:
@@ -342,18 +346,22 @@ class Pack(_Part):
         return self
 
 
-def _canonical_pack(value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
-    if isinstance(value, BaseModel):
+def _canonical_pack(pack_value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
+    if isinstance(pack_value, BaseModel):
         return {
-            name: _canonical_pack(held)
-            for name, field in type(value).model_fields.items()
-            if (held := getattr(value, name)) != field.default
+            entry_name: _canonical_pack(held)
+            for entry_name, model_field in type(pack_value).model_fields.items()
+            if (held := getattr(pack_value, entry_name)) != model_field.default
         }
-    if isinstance(value, Mapping):
-        return [[name, _canonical_pack(held)] for name, held in value.items()]
-    if isinstance(value, frozenset):
-        return sorted(value)
-    return [_canonical_pack(item) for item in value] if isinstance(value, tuple) else value
+    if isinstance(pack_value, Mapping):
+        return [[entry_name, _canonical_pack(held)] for entry_name, held in pack_value.items()]
+    if isinstance(pack_value, frozenset):
+        return sorted(pack_value)
+    return (
+        [_canonical_pack(entry_value) for entry_value in pack_value]
+        if isinstance(pack_value, tuple)
+        else pack_value
+    )
 
 
 def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "pack") -> Pack:
@@ -370,93 +378,124 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     Warns:
       UserWarning: nothing reads an entry, of a language that there is not or of a missing field.
     """
-    rows = dict(_GENERIC_ROWS)
-    for key, value in stated.items():
-        deep = key in MERGED and isinstance(value, Mapping)
-        rows[key] = merged_rows(rows.get(key, {}), value) if deep else value
-    known, size = _filled_parts(rows.pop("parts", {}), where), 0
+    pack_rows = dict(_GENERIC_ROWS)
+    for entry_key, entry_value in stated.items():
+        is_merged = entry_key in MERGED_KEYS and isinstance(entry_value, Mapping)
+        pack_rows[entry_key] = (
+            merged_rows(pack_rows.get(entry_key, {}), entry_value) if is_merged else entry_value
+        )
+    known_parts, n_characters = _filled_parts(pack_rows.pop("parts", {}), where), 0
 
-    def expanded(value: Any, path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
+    def expanded(entry_value: Any, key_path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
         """A value with the named parts put into its expressions."""
-        nonlocal size
-        if path in _PLAIN_TEXT:
-            return value
-        if isinstance(value, str):
-            text = _fill_expressions(value, known, path, where)
-            size += len(text)
-            return text
-        if isinstance(value, Mapping):
-            return {key: expanded(held, f"{path}.{key}") for key, held in value.items()}
-        return [expanded(item, path) for item in value] if isinstance(value, list) else value
+        nonlocal n_characters
+        if key_path in _PLAIN_TEXT_KEYS:
+            return entry_value
+        if isinstance(entry_value, str):
+            filled_text = _fill_expressions(entry_value, known_parts, key_path, where)
+            n_characters += len(filled_text)
+            return filled_text
+        if isinstance(entry_value, Mapping):
+            return {
+                entry_key: expanded(inner_value, f"{key_path}.{entry_key}")
+                for entry_key, inner_value in entry_value.items()
+            }
+        return (
+            [expanded(list_item, key_path) for list_item in entry_value]
+            if isinstance(entry_value, list)
+            else entry_value
+        )
 
-    whole = {key: expanded(value, key) for key, value in rows.items()}
-    if size > MOST_TEXT:
-        rule = f"expressions of a pack must have at most {MOST_TEXT:,} characters together"
-        refuse(f"{where('fields')}: {rule}", f"{size:,}", "take some away")
+    expanded_pack = {
+        entry_key: expanded(entry_value, entry_key) for entry_key, entry_value in pack_rows.items()
+    }
+    if n_characters > MAX_PACK_CHARACTERS:
+        rule = (
+            f"expressions of a pack must have at most {MAX_PACK_CHARACTERS:,} characters together"
+        )
+        refuse(f"{where('fields')}: {rule}", f"{n_characters:,}", "take some away")
     try:
-        pack = Pack.model_validate(whole)
+        pack = Pack.model_validate(expanded_pack)
     except ValidationError as error:
-        raise ValueError(" ".join(_problem(problem, where) for problem in error.errors())) from None
-    if unread := _unread(stated, pack):
+        raise ValueError(
+            " ".join(
+                _pack_problem(validation_problem, where) for validation_problem in error.errors()
+            )
+        ) from None
+    if unread_names := _unread_entries(stated, pack):
         warn_user(
-            f"{where(unread[0])}: nothing reads {', '.join(unread)}; correct the names, or remove "
-            "the entries."
+            f"{where(unread_names[0])}: nothing reads {', '.join(unread_names)}; correct the "
+            "names, or remove the entries."
         )
     return pack
 
 
-def _filled_parts(parts: object, where: Callable[[str], str]) -> dict[str, str]:
+def _filled_parts(stated_parts: object, file_of: Callable[[str], str]) -> dict[str, str]:
     """Parts by name, those that stand in others put in."""
-    if not isinstance(parts, Mapping):
-        rule = f"{where('parts')}: parts must be a mapping of names to expressions"
-        refuse(rule, type(parts).__name__, "write name: expression")
-    known = {"money": MONEY}
-    for name, expression in parts.items():
-        known[str(name)] = _fill_expressions(str(expression), known, f"parts.{name}", where)
-    return known
+    if not isinstance(stated_parts, Mapping):
+        rule = f"{file_of('parts')}: parts must be a mapping of names to expressions"
+        refuse(rule, type(stated_parts).__name__, "write name: expression")
+    known_parts = {"money": MONEY_EXPRESSION}
+    for part_name, part_expression in stated_parts.items():
+        known_parts[str(part_name)] = _fill_expressions(
+            str(part_expression), known_parts, f"parts.{part_name}", file_of
+        )
+    return known_parts
 
 
-def _unread(stated: Mapping[str, Any], pack: Pack) -> list[str]:
+def _unread_entries(stated_pack: Mapping[str, Any], pack: Pack) -> list[str]:
     """Entries of a language that there is not, and wording of a field that the pack lacks."""
-    unread = [
-        f"{key}.{language}"
-        for key in ("wording", "language_words", "amounts")
-        for language in stated.get(key, ())
+    unread_names = [
+        f"{table_key}.{language}"
+        for table_key in ("wording", "language_words", "amounts")
+        for language in stated_pack.get(table_key, ())
         if language not in TEXTS
     ]
-    for language, wording in stated.get("wording", {}).items() if "fields" in stated else ():
-        names = set(wording.get("fields", ())).difference(pack.fields)
-        unread += [f"wording.{language}.fields.{name}" for name in sorted(names)]
-    return unread
+    for language, wording in (
+        stated_pack.get("wording", {}).items() if "fields" in stated_pack else ()
+    ):
+        unknown_fields = set(wording.get("fields", ())).difference(pack.fields)
+        unread_names += [
+            f"wording.{language}.fields.{field_name}" for field_name in sorted(unknown_fields)
+        ]
+    return unread_names
 
 
 def _fill_expressions(
-    text: str, parts: Mapping[str, str], path: str, where: Callable[[str], str]
+    expression: str, known_parts: Mapping[str, str], key_path: str, file_of: Callable[[str], str]
 ) -> str:
     # Parts hold parts: thirty that each hold the one before twice would fill the memory.
-    size = len(text) + sum(len(parts.get(match[1], "")) for match in _PART.finditer(text))
-    if size > LONGEST_EXPRESSION:
-        rule = f"an expression must have at most {LONGEST_EXPRESSION:,} characters with its parts"
-        refuse(f"{where(path)}: {path}: {rule}", f"{size:,}", "shorten it")
+    filled_length = len(expression) + sum(
+        len(known_parts.get(part_match[1], "")) for part_match in _PART_NAME.finditer(expression)
+    )
+    if filled_length > LONGEST_PACK_EXPRESSION:
+        rule = (
+            f"an expression must have at most {LONGEST_PACK_EXPRESSION:,} characters with its parts"
+        )
+        refuse(f"{file_of(key_path)}: {key_path}: {rule}", f"{filled_length:,}", "shorten it")
 
-    def part(match: re.Match[str]) -> str:
-        if match[1] not in parts:
-            rule = f"{where(path)}: {path}: a part must be one of {', '.join(sorted(parts))}"
-            refuse(rule, match[1], "correct its name")
-        return parts[match[1]]
+    def part(part_match: re.Match[str]) -> str:
+        if part_match[1] not in known_parts:
+            part_names = ", ".join(sorted(known_parts))
+            rule = f"{file_of(key_path)}: {key_path}: a part must be one of {part_names}"
+            refuse(rule, part_match[1], "correct its name")
+        return known_parts[part_match[1]]
 
-    return _PART.sub(part, text)
+    return _PART_NAME.sub(part, expression)
 
 
-def _problem(problem: Mapping[str, Any], where: Callable[[str], str]) -> str:
-    path = ".".join(str(part) for part in problem["loc"])
-    file = where(path)
-    if problem["type"] == "extra_forbidden":
-        return f"{file}: {path}: unknown key; see datasets/README.md for what a pack holds."
-    rule = str(problem["msg"]).removeprefix("Value error, ")
-    if not path:
-        return f"{file}: {rule}."
-    return f"{file}: {path}: {rule[0].lower() + rule[1:]}, got {str(problem['input'])[:80]!r}."
+def _pack_problem(validation_problem: Mapping[str, Any], file_of: Callable[[str], str]) -> str:
+    key_path = ".".join(str(path_part) for path_part in validation_problem["loc"])
+    pack_file = file_of(key_path)
+    if validation_problem["type"] == "extra_forbidden":
+        return (
+            f"{pack_file}: {key_path}: unknown key; see datasets/README.md for what a pack holds."
+        )
+    rule = str(validation_problem["msg"]).removeprefix("Value error, ")
+    if not key_path:
+        return f"{pack_file}: {rule}."
+    shown_input = str(validation_problem["input"])[:80]
+    return f"{pack_file}: {key_path}: {rule[0].lower() + rule[1:]}, got {shown_input!r}."
 
 
 _GENERIC_ROWS: Mapping[str, Any] = yaml.safe_load(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from raglab.arguments.plain_arrays import is_missing
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
-from raglab.words.html_display import LONGEST, Cell, Fold, display
+from raglab.words.html_display import MAX_CELL_CHARACTERS, Cell, Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ class Shown:
 
     def __repr__(self) -> str:
         line = self._line()
-        return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+        return line if len(line) <= MAX_CELL_CHARACTERS else f"{line[: MAX_CELL_CHARACTERS - 1]}…"
 
     def __str__(self) -> str:
         texts = (self._line(), *map(visible, self._summary().notes))

@@ -15,15 +15,15 @@ from raglab.words.languages import BY_NAME, LANGUAGES
 from raglab.words.numerals import any_of
 from raglab.words.tokeniser import join_lines, split_words, word_count
 
-BITS = 64  # of a number: words, entities or sources in one plane of a mask
+MASK_BITS = 64  # of a number: words, entities or sources in one plane of a mask
 
 
 # they say nothing about what a question is about (rule S2.7)
 STOP_WORDS = frozenset(LANGUAGES.words.stop)
-ASKED = 4  # words that a question is judged by; of fewer it is not
-SPOKEN = 6  # words without a question mark that are more than key words
-ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
-_NAME = regex.compile(r"(?<=\p{L}\P{L}+)\p{Lu}[\p{L}'’-]*")
+FEWEST_JUDGED_WORDS = 4  # words that a question is judged by; of fewer it is not
+FEWEST_SPOKEN_WORDS = 6  # words without a question mark that are more than key words
+ENGLISH_FUNCTION_WORDS = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
+_INNER_NAME = regex.compile(r"(?<=\p{L}\P{L}+)\p{Lu}[\p{L}'’-]*")
 
 
 # classes of HTML in which a notebook sets no formula; pandas' too
@@ -54,8 +54,8 @@ def fold_case(text: str) -> str:
 
 def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
     """Share of the words of two questions that both have, in [0, 1]; 0 where neither has any."""
-    both = first | second
-    return len(first & second) / len(both) if both else 0.0
+    all_words = first | second
+    return len(first & second) / len(all_words) if all_words else 0.0
 
 
 @lru_cache(maxsize=1 << 16)
@@ -64,43 +64,44 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(split_words(text))
 
 
-def content_words(text: str, *, most: int | None = BITS) -> tuple[str, ...]:
+def content_words(text: str, *, max_words: int | None = MASK_BITS) -> tuple[str, ...]:
     """Distinct words of a text that are no function words of the languages, in order.
 
     Args:
-      most: words at most, the first ones; None takes all.
+      max_words: words at most, the first ones; None takes all.
 
     Example:
       >>> content_words("What is the price of the tandem, the price?")
       ('price', 'tandem')
     """
-    return tuple(dict.fromkeys(word for word in split_words(text) if word not in STOP_WORDS))[:most]
+    return tuple(dict.fromkeys(word for word in split_words(text) if word not in STOP_WORDS))[
+        :max_words
+    ]
 
 
-Kind = Literal["heading", "prose", "head", "row", "code"]
+PieceKind = Literal["heading", "prose", "head", "row", "code"]
 
-_END = re.compile(r"(?<=[.!?…])(?:\[[^\[\]]{1,24}\])*(?:[\"'”)\]]|[ \u00a0\u202f]?»)*\s+")
-_STOPS = "。｡．।॥؟！？።፧။។៕"  # of other scripts, which a sentence may follow without a blank
+_SENTENCE_END = re.compile(r"(?<=[.!?…])(?:\[[^\[\]]{1,24}\])*(?:[\"'”)\]]|[ \u00a0\u202f]?»)*\s+")
+_OTHER_STOPS = "。｡．।॥؟！？።፧။។៕"  # of other scripts, which a sentence may follow without a blank
 # a blank follows these: inside a word they are a mark of abbreviation or stress
 _SPACED_STOPS = "۔։"
-_CLOSING = "\"'”’»)\\]」』）】》〉］｣"
+_CLOSING_MARKS = "\"'”’»)\\]」』）】》〉］｣"
 _ANY_END = re.compile(
-    rf"{_END.pattern}"
-    rf"|(?<=[{_STOPS}])(?![{_STOPS}{_SPACED_STOPS}.!?…])(?:\[[^\[\]]{{1,24}}\])"
-    rf"*[{_CLOSING}]*\s*(?=\S)"
-    rf"|(?<=[{_SPACED_STOPS}])[{_CLOSING}]*\s+(?=\S)"
+    rf"{_SENTENCE_END.pattern}"
+    rf"|(?<=[{_OTHER_STOPS}])(?![{_OTHER_STOPS}{_SPACED_STOPS}.!?…])(?:\[[^\[\]]{{1,24}}\])"
+    rf"*[{_CLOSING_MARKS}]*\s*(?=\S)"
+    rf"|(?<=[{_SPACED_STOPS}])[{_CLOSING_MARKS}]*\s+(?=\S)"
 )
-_OTHER_STOP = re.compile(f"[{_STOPS}{_SPACED_STOPS}]")
+_OTHER_STOP = re.compile(f"[{_OTHER_STOPS}{_SPACED_STOPS}]")
 _STOP_APART = re.compile(r"[^\s.]\s\.\s+[^\s.]")
-_CONTINUES_QUOTE = re.compile(
-    "[」』）】》〉］｣][\u3041-\u309f]"
-)  # 「…。」と: what was said, and who said it
-_OPENING = "\"'“«([ \u00a0\u202f¿¡「『（【《〈［｢"
+# 「…。」と: what was said, and who said it
+_CONTINUES_QUOTE = re.compile("[」』）】》〉］｣][\u3041-\u309f]")
+_OPENING_MARKS = "\"'“«([ \u00a0\u202f¿¡「『（【《〈［｢"
 # What no title ends with, and no line above a rule.
-_TITLE_STOPS = tuple(f".!?…:;,{_STOPS}{_SPACED_STOPS}：；，、،؛")
-_UNDERLINE_STOPS = tuple(f".…;,{_STOPS}{_SPACED_STOPS}；，、،؛")
+_TITLE_STOPS = tuple(f".!?…:;,{_OTHER_STOPS}{_SPACED_STOPS}：；，、،؛")
+_UNDERLINE_STOPS = tuple(f".…;,{_OTHER_STOPS}{_SPACED_STOPS}；，、،؛")
 _ENUMERATED = re.compile(r"\([a-z]{1,4}\)\s")
-_WORD = re.compile(r"[^\W\d_]+")
+_LETTER_WORD = re.compile(r"[^\W\d_]+")
 _LOOK_BACK = 16  # characters: longer than any abbreviation
 # Abbreviations that end no sentence, and those that seldom do; a single capital is an initial.
 _NEVER_LAST = re.compile(
@@ -113,20 +114,20 @@ _SELDOM_LAST = re.compile(
 # A unit is no initial: `0 to 40 °C. Keep`, `230 V. Do`.
 _UNIT_LAST = re.compile(r"(?:[°º][ \u00a0]?[CFK]|\d[ \u00a0\u202f]?[WVAJKN])\.\s+$")
 _BEFORE_CODE = re.compile(rf"(?:^|[\W\d_])(?:{any_of(LANGUAGES.sentences.before_codes)})\.\s+$")
-_CODE = re.compile(r"(?:(?:No|N[o°º]|Nr)\.?\s?)?(?=[A-Z\d/.-]{0,9}\d)[A-Z\d]")
+_CODE_START = re.compile(r"(?:(?:No|N[o°º]|Nr)\.?\s?)?(?=[A-Z\d/.-]{0,9}\d)[A-Z\d]")
 _STARTERS = frozenset(LANGUAGES.sentences.starters)  # after a doubtful full stop they settle it
 _UNDERLINE = re.compile(r"[\s>]*(?:(=+)|-{3,})\s*")
-_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
-_RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
-_CELL = re.compile(r"(?<!\\)\|")
-_MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
+_HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
+_TABLE_RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
+_LINE_MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*\n]{1,400})(?<=\S)\1(?![\w*])")
 # `**Made by** Kestrel BV`
 _BOLD_LABEL = re.compile(r"\s{0,9}\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s{0,9}[^\s*]")
 _PATH_JOINT = " > "
 # of the longest line: a first line shorter than this was not broken for want of room
 _TITLE_WIDTH = 0.6
-_NARROWEST = 36  # characters: nobody breaks lines that are narrower
+_NARROWEST_LINE = 36  # characters: nobody breaks lines that are narrower
 
 
 class Piece(NamedTuple):
@@ -138,7 +139,7 @@ class Piece(NamedTuple):
     """
 
     text: str
-    kind: Kind
+    kind: PieceKind
     cells: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
 
@@ -173,65 +174,80 @@ def pieces(text: str, *, titled: bool = True) -> list[Piece]:
       >>> pieces("| Peril | Excess |\n|---|---|\n| Storm | £400 |")[1]
       Piece(text='Storm; £400', kind='row', cells=('Storm', '£400'), heads=('Peril', 'Excess'))
     """
-    lines = _plain_lines(text)
+    plain_lines = _plain_lines(text)
     text_pieces: list[Piece] = []
-    block: list[str] = []  # lines of the paragraph or list item at hand
-    heads: tuple[str, ...] = ()
-    if titled and lines and _is_title(lines):
-        text_pieces.append(Piece(_MARK.sub("", str(lines[0])).strip(), "heading"))
-        lines = lines[1:]
+    open_block: list[str] = []  # lines of the paragraph or list item at hand
+    column_heads: tuple[str, ...] = ()
+    if titled and plain_lines and _is_title(plain_lines):
+        text_pieces.append(Piece(_LINE_MARK.sub("", str(plain_lines[0])).strip(), "heading"))
+        plain_lines = plain_lines[1:]
 
     def close() -> None:
-        text_pieces.extend(Piece(part, "prose") for part in _prose(join_lines(block)))
-        block.clear()
+        text_pieces.extend(
+            Piece(sentence, "prose") for sentence in _prose_sentences(join_lines(open_block))
+        )
+        open_block.clear()
 
-    for line in lines:
+    for plain_line in plain_lines:
         # Code and tables are no prose: each ends the paragraph before it.
-        if isinstance(line, CodeBlock):
+        if isinstance(plain_line, CodeBlock):
             close()
-            heads = ()
-            text_pieces += [] if line.is_blank else [Piece(line.markdown, "code")]
+            column_heads = ()
+            text_pieces += [] if plain_line.is_blank else [Piece(plain_line.markdown, "code")]
             continue
-        bare = line.strip()
-        if bare.startswith("|"):
+        bare_line = plain_line.strip()
+        if bare_line.startswith("|"):
             close()
-            heads = _add_table_line(text_pieces, bare, heads)
+            column_heads = _add_table_line(text_pieces, bare_line, column_heads)
             continue
-        heads = ()  # the table has ended
-        if bare.startswith("#") and _MARK.match(line):
+        column_heads = ()  # the table has ended
+        if bare_line.startswith("#") and _LINE_MARK.match(plain_line):
             close()
             text_pieces += [
-                Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part
+                Piece(heading_text, "heading")
+                for heading_text in [_LINE_MARK.sub("", plain_line).strip()]
+                if heading_text
             ]
-        elif len(block) == 1 and is_underline(line, block[0]):
-            text_pieces.append(Piece(block.pop(), "heading"))
-        elif not bare:
+        elif len(open_block) == 1 and is_underline(plain_line, open_block[0]):
+            text_pieces.append(Piece(open_block.pop(), "heading"))
+        elif not bare_line:
             close()
-        elif _MARK.match(line) or _ENUMERATED.match(bare):
+        elif _LINE_MARK.match(plain_line) or _ENUMERATED.match(bare_line):
             close()
-            block.append(_MARK.sub("", line).strip())
+            open_block.append(_LINE_MARK.sub("", plain_line).strip())
         else:
-            block.append(bare)
+            open_block.append(bare_line)
     close()
     return text_pieces
 
 
-def _add_table_line(text_pieces: list[Piece], line: str, heads: tuple[str, ...]) -> tuple[str, ...]:
+def _add_table_line(
+    text_pieces: list[Piece], table_line: str, column_heads: tuple[str, ...]
+) -> tuple[str, ...]:
     """Add a line of a table to the pieces.
 
     The heads of its columns, as far as they are known below it.
     """
-    if not _RULE.match(line):
-        cells = _line_cells(line)
-        shown = "; ".join(cell for cell in cells if cell)
+    if not _TABLE_RULE.match(table_line):
+        line_cells = _line_cells(table_line)
+        row_text = "; ".join(cell for cell in line_cells if cell)
         text_pieces += (
-            [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
+            [
+                Piece(
+                    row_text,
+                    "row",
+                    line_cells,
+                    column_heads if len(column_heads) == len(line_cells) else (),
+                )
+            ]
+            if row_text
+            else []
         )
     # the rule makes a head of the row above it
-    elif text_pieces and text_pieces[-1].kind == "row" and not heads:
-        heads = text_pieces[-1].cells
+    elif text_pieces and text_pieces[-1].kind == "row" and not column_heads:
+        column_heads = text_pieces[-1].cells
         text_pieces[-1] = text_pieces[-1]._replace(kind="head")
-    return heads
+    return column_heads
 
 
 def is_underline(line: str, above: str) -> bool:
@@ -247,11 +263,11 @@ def is_underline(line: str, above: str) -> bool:
       ... )
       (True, False, True)
     """
-    marks = _UNDERLINE.fullmatch(line)
+    underline = _UNDERLINE.fullmatch(line)
     return (
-        marks is not None
+        underline is not None
         and bool(above.strip())
-        and (bool(marks[1]) or not above.rstrip().endswith(_UNDERLINE_STOPS))
+        and (bool(underline[1]) or not above.rstrip().endswith(_UNDERLINE_STOPS))
     )
 
 
@@ -262,68 +278,86 @@ def _plain_lines(text: str) -> list[str | CodeBlock]:
 
     A blank line parts lines that begin with bold labels.
     """
-    plain: list[str | CodeBlock] = []
-    prose: list[str] = []
-    is_hidden = False  # whether a comment is open, which then holds the code too
-    for part in split_code(text.splitlines()):
-        if isinstance(part, str):
-            prose.append(part)
-            opened, closed = part.rfind("<!--"), part.rfind("-->")
-            is_hidden = opened > closed or (is_hidden and closed < 0)
-        elif not is_hidden:
-            plain += [*_plain_prose(prose), part]
-            prose = []
-    return [*plain, *_plain_prose(prose)]
+    visible_lines: list[str | CodeBlock] = []
+    prose_lines: list[str] = []
+    in_comment = False  # whether a comment is open, which then holds the code too
+    for text_part in split_code(text.splitlines()):
+        if isinstance(text_part, str):
+            prose_lines.append(text_part)
+            comment_start, comment_end = text_part.rfind("<!--"), text_part.rfind("-->")
+            in_comment = comment_start > comment_end or (in_comment and comment_end < 0)
+        elif not in_comment:
+            visible_lines += [*_plain_prose(prose_lines), text_part]
+            prose_lines = []
+    return [*visible_lines, *_plain_prose(prose_lines)]
 
 
-def _plain_prose(lines: Sequence[str]) -> list[str]:
+def _plain_prose(prose_lines: Sequence[str]) -> list[str]:
     """The same of lines without code."""
-    shown = _COMMENT.sub("", "\n".join(lines))
-    bold = [_BOLD_LABEL.match(line) is not None for line in shown.splitlines()]
-    prose: list[str] = []
-    for n, line in enumerate(_EMPHASIS.sub(r"\2", shown).splitlines()):
-        prose += ["", line] if n and bold[n - 1] and bold[n] else [line]
-    return prose
+    shown_text = _HTML_COMMENT.sub("", "\n".join(prose_lines))
+    is_bold_label = [
+        _BOLD_LABEL.match(plain_line) is not None for plain_line in shown_text.splitlines()
+    ]
+    plain_lines: list[str] = []
+    for line_number, plain_line in enumerate(_EMPHASIS.sub(r"\2", shown_text).splitlines()):
+        plain_lines += (
+            ["", plain_line]
+            if line_number and is_bold_label[line_number - 1] and is_bold_label[line_number]
+            else [plain_line]
+        )
+    return plain_lines
 
 
-def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
+def _is_title(text_lines: Sequence[str | CodeBlock]) -> bool:
     """Whether the first line is a heading of what follows, though no mark says so."""
-    first, below = lines[0], lines[1] if len(lines) > 1 else ""
-    if isinstance(first, CodeBlock) or first.lstrip().startswith(("|", "#")):
+    first_line, second_line = text_lines[0], text_lines[1] if len(text_lines) > 1 else ""
+    if isinstance(first_line, CodeBlock) or first_line.lstrip().startswith(("|", "#")):
         return False
-    first = first.strip()
-    if not first or first.endswith(_TITLE_STOPS):
+    first_line = first_line.strip()
+    if not first_line or first_line.endswith(_TITLE_STOPS):
         return False
-    if isinstance(below, CodeBlock) or below.lstrip().startswith("|") or _MARK.match(below):
+    if (
+        isinstance(second_line, CodeBlock)
+        or second_line.lstrip().startswith("|")
+        or _LINE_MARK.match(second_line)
+    ):
         return True
-    if not below.strip() or is_underline(below, first):
+    if not second_line.strip() or is_underline(second_line, first_line):
         return False
-    if _PATH_JOINT in first and not first.startswith(">"):
+    if _PATH_JOINT in first_line and not first_line.startswith(">"):
         return True
-    longest = max(len(line) for line in lines if isinstance(line, str))
-    word = below.split(maxsplit=1)[0]
+    longest_line = max(len(line) for line in text_lines if isinstance(line, str))
+    next_word = second_line.split(maxsplit=1)[0]
     # letters of twice the width, between any two of which a line may break
-    is_wide = word_count(word) > 1
-    room = len(first) + 1 + (1 if is_wide else len(word))
+    is_wide_script = word_count(next_word) > 1
+    needed_width = len(first_line) + 1 + (1 if is_wide_script else len(next_word))
     # with a name of code, or a capital
-    begins = below.lstrip().startswith("`") or _begins(below.lstrip(" *|-+•>"))
-    return begins and room <= max(_TITLE_WIDTH * longest, _NARROWEST / 2 if is_wide else _NARROWEST)
+    begins_sentence = second_line.lstrip().startswith("`") or _may_begin_sentence(
+        second_line.lstrip(" *|-+•>")
+    )
+    return begins_sentence and needed_width <= max(
+        _TITLE_WIDTH * longest_line, _NARROWEST_LINE / 2 if is_wide_script else _NARROWEST_LINE
+    )
 
 
-def _line_cells(line: str) -> tuple[str, ...]:
+def _line_cells(table_line: str) -> tuple[str, ...]:
     """Cells of a table's line, with the empty ones."""
-    inner = line.removeprefix("|")
-    inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
-    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL.split(inner))
+    inner_text = table_line.removeprefix("|")
+    inner_text = (
+        inner_text[:-1]
+        if inner_text.endswith("|") and not inner_text.endswith("\\|")
+        else inner_text
+    )
+    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL_BORDER.split(inner_text))
 
 
-def _prose(block: str) -> Iterator[str]:
-    start = 0
-    for _, end in sentence_ends(block):
-        yield block[start:end].strip()
-        start = end
-    if block[start:].strip():
-        yield block[start:].strip()
+def _prose_sentences(prose_block: str) -> Iterator[str]:
+    sentence_start = 0
+    for _, sentence_end in sentence_ends(prose_block):
+        yield prose_block[sentence_start:sentence_end].strip()
+        sentence_start = sentence_end
+    if prose_block[sentence_start:].strip():
+        yield prose_block[sentence_start:].strip()
 
 
 def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
@@ -342,79 +376,93 @@ def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
       ... )
       ([(17, 18)], [])
     """
-    start = 0
+    sentence_start = 0
     is_tokenised = _STOP_APART.match(f"{text.rstrip()[-3:]} x") is not None
     has_other_stop = not text.isascii() and _OTHER_STOP.search(text) is not None
-    for match in (_ANY_END if has_other_stop else _END).finditer(text):
-        after = text[match.end() : match.end() + _LOOK_BACK]
-        before = text[max(start, match.end() - _LOOK_BACK) : match.end()]
-        if _OTHER_STOP.match(text, match.start() - 1):
-            ends = not (
-                _CONTINUES_QUOTE.match(text, match.end() - 1) or _is_decimal(text, match.start())
+    for end_match in (_ANY_END if has_other_stop else _SENTENCE_END).finditer(text):
+        text_after = text[end_match.end() : end_match.end() + _LOOK_BACK]
+        text_before = text[max(sentence_start, end_match.end() - _LOOK_BACK) : end_match.end()]
+        if _OTHER_STOP.match(text, end_match.start() - 1):
+            is_end = not (
+                _CONTINUES_QUOTE.match(text, end_match.end() - 1)
+                or _is_decimal(text, end_match.start())
             )
-        elif is_tokenised and _STOP_APART.match(text, match.start() - 3):
-            ends = not any(_continues_sentence(joined, after) for joined in _joined_stops(before))
+        elif is_tokenised and _STOP_APART.match(text, end_match.start() - 3):
+            is_end = not any(
+                _continues_sentence(joined_text, text_after)
+                for joined_text in _joined_stops(text_before)
+            )
         else:
-            ends = _begins(after) and not _continues_sentence(before, after)
-        if ends:
-            yield match.start(), match.end()
-            start = match.end()
+            is_end = _may_begin_sentence(text_after) and not _continues_sentence(
+                text_before, text_after
+            )
+        if is_end:
+            yield end_match.start(), end_match.end()
+            sentence_start = end_match.end()
 
 
-def _joined_stops(before: str) -> tuple[str, str]:
+def _joined_stops(text_before: str) -> tuple[str, str]:
     """Text before a spaced full stop as written elsewhere, also with its last word capitalised."""
-    words = before.rstrip(" .\t\n\r")
-    lead, blank, last = words.rpartition(" ")
-    return f"{words}. ", f"{lead}{blank}{last.capitalize() if len(last) > 1 else last}. "
-
-
-def _is_decimal(text: str, end: int) -> bool:
-    """Whether the stop before a place is a point of full width between digits."""
+    words_before = text_before.rstrip(" .\t\n\r")
+    lead_words, last_blank, last_word = words_before.rpartition(" ")
     return (
-        text[end - 1] == "．"
-        and text[end : end + 1].isnumeric()
-        and text[end - 2 : end - 1].isnumeric()
+        f"{words_before}. ",
+        f"{lead_words}{last_blank}{last_word.capitalize() if len(last_word) > 1 else last_word}. ",
     )
 
 
-def _begins(after: str) -> bool:
+def _is_decimal(text: str, stop_end: int) -> bool:
+    """Whether the stop before a place is a point of full width between digits."""
+    return (
+        text[stop_end - 1] == "．"
+        and text[stop_end : stop_end + 1].isnumeric()
+        and text[stop_end - 2 : stop_end - 1].isnumeric()
+    )
+
+
+def _may_begin_sentence(text_after: str) -> bool:
     """Whether a sentence may begin so.
 
     A capital, a letter without case, a digit, money, or a letter in brackets.
     """
-    first = after.lstrip(_OPENING)[:1]
+    first_character = text_after.lstrip(_OPENING_MARKS)[:1]
     if (
-        first >= "\u0590"
-        and first.isalpha()
-        and (first <= "\u10ff" or first.lower() == first.upper())
+        first_character >= "\u0590"
+        and first_character.isalpha()
+        and (first_character <= "\u10ff" or first_character.lower() == first_character.upper())
     ):
         return True  # Georgian, below U+10FF, has small letters alone
     return (
-        first.isupper()
-        or first.isdigit()
-        or (first in "£$€¥" and first != "")
-        or bool(_ENUMERATED.match(after))
+        first_character.isupper()
+        or first_character.isdigit()
+        or (first_character in "£$€¥" and first_character != "")
+        or bool(_ENUMERATED.match(text_after))
     )
 
 
-def _continues_sentence(before: str, after: str) -> bool:
+def _continues_sentence(text_before: str, text_after: str) -> bool:
     """Whether the full stop belongs to an abbreviation inside a sentence."""
-    if _NEVER_LAST.search(before) or (_BEFORE_CODE.search(before) and _CODE.match(after)):
+    if _NEVER_LAST.search(text_before) or (
+        _BEFORE_CODE.search(text_before) and _CODE_START.match(text_after)
+    ):
         return True
-    if _UNIT_LAST.search(before):
+    if _UNIT_LAST.search(text_before):
         return False
-    word = _WORD.match(after.lstrip(_OPENING))
-    return bool(_SELDOM_LAST.search(before)) and (word is None or word[0] not in _STARTERS)
+    next_word = _LETTER_WORD.match(text_after.lstrip(_OPENING_MARKS))
+    return bool(_SELDOM_LAST.search(text_before)) and (
+        next_word is None or next_word[0] not in _STARTERS
+    )
 
 
-_PREFIX = re.compile(r"[\s>]*(?:(?:[-*+]|\d{1,3}[.)])\s+)?")  # quote and list marks before a fence
+# quote and list marks before a fence
+_FENCE_PREFIX = re.compile(r"[\s>]*(?:(?:[-*+]|\d{1,3}[.)])\s+)?")
 # the info string of a fence of backticks holds no backtick
-_FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
+_FENCE_START = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
 # behind text in its line, as language models write it
-_LATE = re.compile(r"(?<!`)`{3,}+(?=\s*+[\w+#.-]*+\s*+\Z)")
+_LATE_FENCE = re.compile(r"(?<!`)`{3,}+(?=\s*+[\w+#.-]*+\s*+\Z)")
 _FENCE_END = re.compile(r"[\s>]*(`{3,}|~{3,})\s*")
-_LANGUAGE = re.compile(r"\s*([\w+#.-]*)")
-_TICKS = re.compile(r"`{3,}")
+_FENCE_LANGUAGE = re.compile(r"\s*([\w+#.-]*)")
+_TICK_RUN = re.compile(r"`{3,}")
 
 
 class CodeBlock(NamedTuple):
@@ -431,9 +479,9 @@ class CodeBlock(NamedTuple):
     @property
     def markdown(self) -> str:
         """The block with fences of its own kind, longer than any in the code."""
-        longest = max(map(len, _TICKS.findall("\n".join(self.lines))), default=2)
-        fence = "`" * (longest + 1)
-        return "\n".join((fence + self.language, *self.lines, fence))
+        longest_ticks = max(map(len, _TICK_RUN.findall("\n".join(self.lines))), default=2)
+        fence_marks = "`" * (longest_ticks + 1)
+        return "\n".join((fence_marks + self.language, *self.lines, fence_marks))
 
     @property
     def is_blank(self) -> bool:
@@ -451,41 +499,50 @@ def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
       >>> split_code(["Run:", "```sh", "ls", "```"])
       ['Run:', CodeBlock(language='sh', lines=('ls',), source=('```sh', 'ls', '```'))]
     """
-    parts: list[str | CodeBlock] = []
+    text_parts: list[str | CodeBlock] = []
     # length of the shortest late fence that nothing closes: a longer one needs no search
-    unclosed = 0
-    start = 0
-    while start < len(lines):
-        line = lines[start]
+    shortest_unclosed = 0
+    line_number = 0
+    while line_number < len(lines):
+        fence_line = lines[line_number]
         # A late fence counts only where it is closed, for prose may hold such marks too.
-        prefix = _PREFIX.match(line)
-        first = prefix and _FENCE.match(line, prefix.end())
-        late = None if first else _LATE.search(line)
-        fence = first or late
+        line_prefix = _FENCE_PREFIX.match(fence_line)
+        fence_start = line_prefix and _FENCE_START.match(fence_line, line_prefix.end())
+        late_fence = None if fence_start else _LATE_FENCE.search(fence_line)
+        fence = fence_start or late_fence
         # Searching again for a close that is known to be missing would take quadratic time on
         # hostile text.
-        if fence is None or (late and unclosed and len(late[0]) >= unclosed):
-            parts.append(line)
-            start += 1
+        if fence is None or (
+            late_fence and shortest_unclosed and len(late_fence[0]) >= shortest_unclosed
+        ):
+            text_parts.append(fence_line)
+            line_number += 1
             continue
-        end = _closing_line(lines, start + 1, fence[0])
-        if late and end == len(lines):
-            unclosed = len(late[0])
-            parts.append(line)
-            start += 1
+        end_line = _closing_line(lines, line_number + 1, fence[0])
+        if late_fence and end_line == len(lines):
+            shortest_unclosed = len(late_fence[0])
+            text_parts.append(fence_line)
+            line_number += 1
             continue
-        before = line[: fence.start()]
-        parts += [before.rstrip()] if late else []
-        language = _LANGUAGE.match(line, fence.end())
+        text_before = fence_line[: fence.start()]
+        text_parts += [text_before.rstrip()] if late_fence else []
+        fence_language = _FENCE_LANGUAGE.match(fence_line, fence.end())
         # Quote marks and indentation of the fence repeat in every line, and are no part of the
         # code.
-        marks = ("" if late else before).replace("\t", "    ")
-        code = tuple(_without_marks(inner, marks) for inner in lines[start + 1 : end])
-        parts.append(
-            CodeBlock(language[1] if language else "", code, tuple(lines[start : end + 1]))
+        quote_marks = ("" if late_fence else text_before).replace("\t", "    ")
+        code_lines = tuple(
+            _without_marks(inner_lines, quote_marks)
+            for inner_lines in lines[line_number + 1 : end_line]
         )
-        start = end + 1
-    return parts
+        text_parts.append(
+            CodeBlock(
+                fence_language[1] if fence_language else "",
+                code_lines,
+                tuple(lines[line_number : end_line + 1]),
+            )
+        )
+        line_number = end_line + 1
+    return text_parts
 
 
 def without_fences(text: str) -> str:
@@ -495,25 +552,30 @@ def without_fences(text: str) -> str:
       >>> without_fences("```\nstorm excess\n```")
       'storm excess'
     """
-    parts = split_code(text.split("\n"))
-    return "\n".join(part if isinstance(part, str) else "\n".join(part.lines) for part in parts)
+    text_parts = split_code(text.split("\n"))
+    return "\n".join(
+        text_part if isinstance(text_part, str) else "\n".join(text_part.lines)
+        for text_part in text_parts
+    )
 
 
-def _closing_line(lines: Sequence[str], start: int, fence: str) -> int:
+def _closing_line(lines: Sequence[str], first_line: int, fence_marks: str) -> int:
     """Number of the line that closes a fence; that of the lines where none does."""
-    for number in range(start, len(lines)):
-        closing = _FENCE_END.fullmatch(lines[number])
-        if closing and closing[1].startswith(fence):
-            return number
+    for line_number in range(first_line, len(lines)):
+        closing_fence = _FENCE_END.fullmatch(lines[line_number])
+        if closing_fence and closing_fence[1].startswith(fence_marks):
+            return line_number
     return len(lines)
 
 
-def _without_marks(line: str, marks: str) -> str:
+def _without_marks(code_line: str, quote_marks: str) -> str:
     """A line of code without the quote marks and the indentation of its fence."""
-    for _ in range(marks.count(">")):
-        line = re.sub(r"\A\s*> ?", "", line)
-    width = len(marks.rpartition(">")[2].removeprefix(" ") if ">" in marks else marks)
-    return line[min(width, len(line) - len(line.lstrip(" "))) :]
+    for _ in range(quote_marks.count(">")):
+        code_line = re.sub(r"\A\s*> ?", "", code_line)
+    indentation = len(
+        quote_marks.rpartition(">")[2].removeprefix(" ") if ">" in quote_marks else quote_marks
+    )
+    return code_line[min(indentation, len(code_line) - len(code_line.lstrip(" "))) :]
 
 
 def is_foreign(question: str, texts: Iterable[str]) -> bool:
@@ -528,14 +590,22 @@ def is_foreign(question: str, texts: Iterable[str]) -> bool:
       >>> is_foreign("How high is the Kaution?", ["The deposit is £250."])
       False
     """
-    plain = _NAME.sub(" ", question)
-    words = [word for word in split_words(plain) if not any(map(str.isdigit, word))]
-    least = 2 * len(words) // 3  # of more the texts must have some
-    unread = [word for word in words if word not in ENGLISH]
+    plain_question = _INNER_NAME.sub(" ", question)
+    question_words = [
+        word for word in split_words(plain_question) if not any(map(str.isdigit, word))
+    ]
+    most_foreign = 2 * len(question_words) // 3  # of more the texts must have some
+    unread_words = [word for word in question_words if word not in ENGLISH_FUNCTION_WORDS]
     for text in texts:
-        if len(unread) <= least:  # nearly every question, before any text is split
+        if len(unread_words) <= most_foreign:  # nearly every question, before any text is split
             break
-        known = {*split_words(text)}
-        unread = [word for word in unread if word not in known]
-    is_spoken = len(words) >= SPOKEN or question.rstrip().endswith(("?", "？", "؟"))
-    return is_spoken and len(words) >= ASKED and len(unread) > least
+        text_words = {*split_words(text)}
+        unread_words = [word for word in unread_words if word not in text_words]
+    is_spoken = len(question_words) >= FEWEST_SPOKEN_WORDS or question.rstrip().endswith(
+        ("?", "？", "؟")
+    )
+    return (
+        is_spoken
+        and len(question_words) >= FEWEST_JUDGED_WORDS
+        and len(unread_words) > most_foreign
+    )

@@ -20,31 +20,38 @@ from raglab.words.characters import composed, usual_forms
 # Text of these characters alone, once composed, is lower-cased and split by the standard library:
 # nothing in it is a mark, is folded away, or needs a script. What is left out of Latin letters:
 # soft hyphen, İ, ı, and what folds to a letter with a mark.
-_PLAIN = (
+_PLAIN_CHARACTERS = (
     "\0-\xac\xae-\u012f\u0132-\u0148\u014a-\u01ef\u01f1-\u02ff\u0370-\u038f\u0391-\u03af\u03b1-"
     "\u0482\u048a-\u0556"
     "\u0561-\u0586\u1e00-\u1e95\u1e9b-\u1eff\u2000-\u200b\u2010-\u2027\u202f-\u205f\u2070-\u208e"
     "\u2090-\u209c"
     "\u20a0-\u20cf\u2100-\u2bff\ufffd\U0001f000-\U0001faff"
 )
-_ELSEWHERE = re.compile(f"[^{_PLAIN}]")
+_OTHER_CHARACTER = re.compile(f"[^{_PLAIN_CHARACTERS}]")
 _PLAIN_WORD, _PLAIN_NAME = re.compile(r"[^\W_]+"), re.compile(r"\w+")
 
-_NO_BLANKS = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_PAIRED = rf"{_NO_BLANKS}\p{{Hangul}}"
+_UNSPACED_SCRIPTS = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_PAIRED_SCRIPTS = rf"{_UNSPACED_SCRIPTS}\p{{Hangul}}"
 # of a script that gives pairs, with its marks
-_LETTER = rf"(?:[[{_PAIRED}]&&[\p{{L}}\p{{Nl}}]]\p{{M}}*)"
-_ALONE = rf"[[\p{{L}}\p{{N}}]--[[{_PAIRED}]&&[\p{{L}}\p{{Nl}}]]]"
-_WORD = regex.compile(rf"(?V1)({_LETTER}+)|({_ALONE}(?:{_ALONE}|\p{{M}})*+)")
-_NAME = regex.compile(rf"(?V1)({_LETTER}+)|([{_ALONE}_](?:[{_ALONE}_]|\p{{M}})*+)")
-_WHOLE = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*+")
-_PAIRED_LETTER, _RUN = regex.compile(rf"(?V1){_LETTER}"), regex.compile(rf"(?V1){_LETTER}+")
-_UNSPACED = regex.compile(rf"(?V1)[[{_NO_BLANKS}]&&[\p{{L}}\p{{Nl}}]]\p{{M}}*")
+_PAIRED_LETTER_CLASS = rf"(?:[[{_PAIRED_SCRIPTS}]&&[\p{{L}}\p{{Nl}}]]\p{{M}}*)"
+_WORD_CHARACTER = rf"[[\p{{L}}\p{{N}}]--[[{_PAIRED_SCRIPTS}]&&[\p{{L}}\p{{Nl}}]]]"
+_MARKED_WORD = regex.compile(
+    rf"(?V1)({_PAIRED_LETTER_CLASS}+)|({_WORD_CHARACTER}(?:{_WORD_CHARACTER}|\p{{M}})*+)"
+)
+_MARKED_NAME = regex.compile(
+    rf"(?V1)({_PAIRED_LETTER_CLASS}+)|([{_WORD_CHARACTER}_](?:[{_WORD_CHARACTER}_]|\p{{M}})*+)"
+)
+_WHOLE_WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*+")
+_PAIRED_LETTER, _PAIRED_RUN = (
+    regex.compile(rf"(?V1){_PAIRED_LETTER_CLASS}"),
+    regex.compile(rf"(?V1){_PAIRED_LETTER_CLASS}+"),
+)
+_UNSPACED_LETTER = regex.compile(rf"(?V1)[[{_UNSPACED_SCRIPTS}]&&[\p{{L}}\p{{Nl}}]]\p{{M}}*")
 
 # Marks of other scripts by the ASCII mark that parts a text as they do.
 _LINE_BREAK = regex.compile(
-    rf"(?V1)(?<=[{_NO_BLANKS}\u3001-\u303f\uff01-\uff65]\p{{M}}*)"
-    rf"\n(?=[{_NO_BLANKS}\u3001-\u303f\uff01-\uff65])"
+    rf"(?V1)(?<=[{_UNSPACED_SCRIPTS}\u3001-\u303f\uff01-\uff65]\p{{M}}*)"
+    rf"\n(?=[{_UNSPACED_SCRIPTS}\u3001-\u303f\uff01-\uff65])"
 )
 _ASCII_MARKS = str.maketrans(  # those of full width have been replaced before
     {
@@ -60,11 +67,11 @@ _ASCII_MARKS = str.maketrans(  # those of full width have been replaced before
 
 # Other forms of the same letters: full and half width, Arabic letters by their place in a word,
 # radicals as letters.
-_FORMS = re.compile("[\uff01-\uffef\ufb50-\ufdff\ufe70-\ufeff\u2e80-\u2fdf]+")
+_OTHER_FORMS = re.compile("[\uff01-\uffef\ufb50-\ufdff\ufe70-\ufeff\u2e80-\u2fdf]+")
 # Written or not, the word is the same: vowel marks of Arabic and Hebrew, the stroke that lengthens
 # an Arabic word, what joins or parts letters on paper, a soft hyphen, marks of direction, forms of
 # pictures, fillers of Korean.
-_UNWRITTEN = re.compile(
+_UNWRITTEN_MARKS = re.compile(
     "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4"
     "\u06e7\u06e8\u06ea-\u06ed\u08d3-\u08e1\u08e3-\u08ff\xad\u034f\u061c\u115f\u1160\u17b4\u17b5"
@@ -73,7 +80,7 @@ _UNWRITTEN = re.compile(
     "\ufe0f\ufeff\uffa0"
     "\U000e0000-\U000e0fff]+"
 )
-_DOTTED = re.compile("(i|I)\u0307+|İ\u0307*")  # İ, and what it becomes in small letters
+_DOTTED_I = re.compile("(i|I)\u0307+|İ\u0307*")  # İ, and what it becomes in small letters
 
 
 def written(text: str) -> str:
@@ -91,11 +98,11 @@ def written(text: str) -> str:
     if text.isascii():
         return text
     text = composed(text)
-    if not _ELSEWHERE.search(text):
+    if not _OTHER_CHARACTER.search(text):
         return text
-    text = _FORMS.sub(lambda match: usual_forms(match[0]), text)
-    text = composed(_UNWRITTEN.sub("", composed(text)).replace("ı", "i"))
-    return composed(_DOTTED.sub(lambda match: match[1] or "I", text))
+    text = _OTHER_FORMS.sub(lambda form_match: usual_forms(form_match[0]), text)
+    text = composed(_UNWRITTEN_MARKS.sub("", composed(text)).replace("ı", "i"))
+    return composed(_DOTTED_I.sub(lambda form_match: form_match[1] or "I", text))
 
 
 def folded(text: str) -> str:
@@ -112,7 +119,7 @@ def folded(text: str) -> str:
     text = written(text)
     # A ligature is parted by folding, and its last letter may then carry the mark that came after
     # it.
-    return written(text.casefold()) if _ELSEWHERE.search(text) else text.casefold()
+    return written(text.casefold()) if _OTHER_CHARACTER.search(text) else text.casefold()
 
 
 def split_words(text: str, *, underscores: bool = False) -> list[str]:
@@ -127,16 +134,18 @@ def split_words(text: str, *, underscores: bool = False) -> list[str]:
       >>> split_words("水漏れは3日"), split_words("हिन्दी में")
       (['水漏', '漏れ', 'れは', '3', '日'], ['हिन्दी', 'में'])
     """
-    plain_word = _PLAIN_NAME if underscores else _PLAIN_WORD
+    word_pattern = _PLAIN_NAME if underscores else _PLAIN_WORD
     if text.isascii():
-        return plain_word.findall(text.lower())
+        return word_pattern.findall(text.lower())
     text = composed(text)
-    if not _ELSEWHERE.search(text):
-        return plain_word.findall(text.casefold())
-    parts: list[str] = []
-    for run, word in (_NAME if underscores else _WORD).findall(folded(text)):
-        parts += _pairs(run) if run else (word,)
-    return parts
+    if not _OTHER_CHARACTER.search(text):
+        return word_pattern.findall(text.casefold())
+    split_parts: list[str] = []
+    for paired_run, single_word in (_MARKED_NAME if underscores else _MARKED_WORD).findall(
+        folded(text)
+    ):
+        split_parts += _letter_pairs(paired_run) if paired_run else (single_word,)
+    return split_parts
 
 
 def whole_words(text: str) -> Iterator[re.Match[str]]:
@@ -148,7 +157,7 @@ def whole_words(text: str) -> Iterator[re.Match[str]]:
       >>> [word[0] for word in whole_words("Tour हिन्दी 3")]
       ['Tour', 'हिन्दी', '3']
     """
-    return (_WHOLE if _ELSEWHERE.search(text) else _PLAIN_WORD).finditer(text)
+    return (_WHOLE_WORD if _OTHER_CHARACTER.search(text) else _PLAIN_WORD).finditer(text)
 
 
 def is_plain(text: str) -> bool:
@@ -163,7 +172,7 @@ def is_plain(text: str) -> bool:
       >>> is_plain("L'été à 20 °C"), is_plain("हिन्दी")
       (True, False)
     """
-    return text.isascii() or not _ELSEWHERE.search(composed(text))
+    return text.isascii() or not _OTHER_CHARACTER.search(composed(text))
 
 
 def spaced(text: str) -> str:
@@ -178,8 +187,9 @@ def spaced(text: str) -> str:
     text = composed(text)
     if is_plain(text):
         return text
-    return _RUN.sub(
-        lambda match: f" {' '.join(_pairs(match[0]))} ", written(text).translate(_ASCII_MARKS)
+    return _PAIRED_RUN.sub(
+        lambda run_match: f" {' '.join(_letter_pairs(run_match[0]))} ",
+        written(text).translate(_ASCII_MARKS),
     )
 
 
@@ -192,8 +202,10 @@ def join_lines(lines: Sequence[str]) -> str:
       >>> join_lines(["a leak", "in May"]), join_lines(["水漏れは", "三日"])
       ('a leak in May', '水漏れは三日')
     """
-    text = "\n".join(lines)
-    return (text if text.isascii() else _LINE_BREAK.sub("", text)).replace("\n", " ")
+    joined_text = "\n".join(lines)
+    return (joined_text if joined_text.isascii() else _LINE_BREAK.sub("", joined_text)).replace(
+        "\n", " "
+    )
 
 
 def word_count(text: str) -> int:
@@ -205,13 +217,17 @@ def word_count(text: str) -> int:
       >>> word_count("It's £1,000 a year"), word_count("水漏れは3日"), word_count("한국어를 씁니다")
       (4, 6, 2)
     """
-    if text.isascii() or not _UNSPACED.search(text):
+    if text.isascii() or not _UNSPACED_LETTER.search(text):
         return len(text.split())
-    return len(_UNSPACED.sub(" x ", text).split())
+    return len(_UNSPACED_LETTER.sub(" x ", text).split())
 
 
-def _pairs(run: str) -> list[str]:
+def _letter_pairs(letter_run: str) -> list[str]:
     """Overlapping pairs of the letters of a run; a single letter is itself."""
     # marks are not alphabetic
-    letters: list[str] = _PAIRED_LETTER.findall(run) if not run.isalpha() else list(run)
-    return [first + second for first, second in pairwise(letters)] or letters
+    letters: list[str] = (
+        _PAIRED_LETTER.findall(letter_run) if not letter_run.isalpha() else list(letter_run)
+    )
+    return [
+        first_letter + second_letter for first_letter, second_letter in pairwise(letters)
+    ] or letters

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table, table_costs
-from raglab.bandit.fixed_plans import MIXTURE, PRICED, check_plan
+from raglab.bandit.fixed_plans import MIXTURE_PLAN, PRICED_PLAN, check_plan
 from raglab.bandit.learner import check_count
 from raglab.extensions.budgets.priced_policy import fit_priced_policy
 from raglab.extensions.budgets.prices import choose_price, frontier
@@ -35,7 +35,7 @@ def compare_plans(
     *,
     budget: Budget | float | None = None,
     validation: Table | None = None,
-    reference: str = MIXTURE,
+    reference: str = MIXTURE_PLAN,
     level: float = 0.95,
     n_boot: int = 2000,
     seed: int = 0,
@@ -94,11 +94,12 @@ def compare_plans(
                 "name them alike",
             )
         corners = frontier(chosen_on)
-        each[MIXTURE] = _plan_rows(table, MIXTURE, corners.mixture_at(budget))
+        each[MIXTURE_PLAN] = _plan_rows(table, MIXTURE_PLAN, corners.mixture_at(budget))
         notes += corners.notes
         if validation is None:
             notes.append(
-                f"The {MIXTURE} was chosen on the questions that it is judged on, which flatters "
+                f"The {MIXTURE_PLAN} was chosen on the questions that it is judged on, which "
+                "flatters "
                 "it."
             )
     if not each:
@@ -159,10 +160,10 @@ def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, 
     with suppress(ValueError):
         mixture = frontier(tune).mixture_at(budget)
         if judge.mask[:, mixture > 0.0].all():
-            plans[MIXTURE] = np.broadcast_to(mixture, judge.mask.shape)
+            plans[MIXTURE_PLAN] = np.broadcast_to(mixture, judge.mask.shape)
     with suppress(ValueError):
         if np.ptp(tune.features, axis=0).any():
-            plans[PRICED] = fit_priced_policy(tune, budget).plan(judge)
+            plans[PRICED_PLAN] = fit_priced_policy(tune, budget).plan(judge)
     return plans
 
 

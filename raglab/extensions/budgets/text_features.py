@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import check_count
-from raglab.bandit.table_frames import INTERCEPT
+from raglab.bandit.table_frames import INTERCEPT_FEATURE
 from raglab.values import refuse
 from raglab.words.tokeniser import word_count
 
@@ -173,7 +173,7 @@ def text_features(
         (SOURCE + label for label in labels),
         (f"tfidf_{number}" for number in range(count)),
     )
-    names = (INTERCEPT, *LENGTHS, *dummies, *parts)
+    names = (INTERCEPT_FEATURE, *LENGTHS, *dummies, *parts)
     plain = TextFeatures(
         vectorizer, reduction, labels, names, np.zeros(len(names) - 1), np.ones(len(names) - 1), 1.0
     )

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from raglab.default_learner.confidence import LONGEST
+from raglab.default_learner.confidence import MAX_FIELD_LENGTH
 
 KIND = "doc_type"
 # tags whose values have an order, in the order in which they are read
@@ -58,7 +58,9 @@ def document_roles(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     # A file may be called what another one is; then neither is told by it.
     count = Counter(text for name, texts in called.items() for text in {*texts, name})
     return {
-        name: next((text for text in texts if count[text] == 1 and len(text) <= LONGEST), name)
+        name: next(
+            (text for text in texts if count[text] == 1 and len(text) <= MAX_FIELD_LENGTH), name
+        )
         for name, texts in called.items()
     }
 

@@ -143,7 +143,7 @@ def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 -
     )
     canvas.shares_along(on, "share of n (%; k of n below each name)")
     canvas.tidy(on)
-    canvas.legend_above(on, columns=3)
+    canvas.legend_above(on, n_columns=3)
 
 
 # axes
@@ -153,7 +153,7 @@ def _draw_plane(
     trials: np.ndarray[Any, Any],
 ) -> None:
     if len(trials):
-        on.plot(trials[:, 0], trials[:, 1], "o", label="trials", **canvas.TRIAL)
+        on.plot(trials[:, 0], trials[:, 1], "o", label="trials", **canvas.TRIAL_MARK)
     for free_policy, marker in zip(plane["free"], ("s", "D"), strict=True):
         on.plot(
             free_policy["coverage"],
@@ -167,4 +167,4 @@ def _draw_plane(
     canvas.shares_along(on, "coverage (share of the cases, %)")
     on.set_ylabel("expected cost (a case)", fontsize=9)
     canvas.tidy(on)
-    canvas.legend_above(on, columns=3)
+    canvas.legend_above(on, n_columns=3)

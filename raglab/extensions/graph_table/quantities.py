@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import (
-    BLANKS,
+    NUMBER_BLANKS,
     any_of,
     bound_opening,
     currencies,
@@ -92,7 +92,7 @@ _SCALE_OF = {  # from a thousand on: a hundred stands inside a number
     for word, scale in words.items()
     if scale >= 1000
 }
-_BLANK_CLASS = f"[{BLANKS}]"
+_BLANK_CLASS = f"[{NUMBER_BLANKS}]"
 _CURRENCY_SIGNS = any_of([word for word in CURRENCY_OF if not word.isalpha()])
 _CURRENCY_WORDS = any_of([word for word in CURRENCY_OF if word.isalpha()])
 _SIGN_CLASS = "[£€$¥]"
@@ -204,7 +204,7 @@ def format_like(value: float, like: str, unit: str) -> str:
     if round(scaled_value, n_decimals) != round(scaled_value, _EQUAL_DECIMALS):
         n_decimals = max(n_decimals, _MIN_DECIMALS)
     figure_text = f"{scaled_value:,.{n_decimals}f}"
-    if (amount_match["joint"] or ",") in BLANKS or re.search(r"\d,\d(?!\d\d)", number_text):
+    if (amount_match["joint"] or ",") in NUMBER_BLANKS or re.search(r"\d,\d(?!\d\d)", number_text):
         figure_text = figure_text.translate(str.maketrans(",.", "\u00a0,"))  # as French has it
     text_before = like[amount_match.start() : amount_match.start("number")].strip("-−")
     text_after = like[amount_match.end("number") : amount_match.end()]

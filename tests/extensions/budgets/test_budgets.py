@@ -29,7 +29,7 @@ from raglab.bandit import (
     run,
     start_pacer,
 )
-from raglab.bandit.fixed_plans import MIXTURE
+from raglab.bandit.fixed_plans import MIXTURE_PLAN
 from raglab.extensions.budgets import plans
 from raglab.extensions.budgets.ledgers import start_ledger
 from raglab.extensions.budgets.prices import REACH, priced_arms
@@ -367,7 +367,7 @@ def test_a_mixture_of_the_same_questions_is_noted():
     assert "flatters" in compare_plans(table, {}, budget=0.6).attrs["notes"][0]
     shown = compare_plans(table, {}, budget=0.6, validation=market(1))
     assert shown.attrs["notes"] == ()
-    assert shown["policy"].tolist() == [MIXTURE]
+    assert shown["policy"].tolist() == [MIXTURE_PLAN]
 
 
 @pytest.mark.parametrize(
