@@ -117,6 +117,7 @@ def certify_cascade(
       table: rewards of all arms, before costs, and the features that `policy` reads.
       policy: of `fit_priced_policy`, or the probabilities [A] or [Q, A] of a plan. A row of a plan
         may depend on that question alone, not on rewards nor, as `play_paced` does, on other rows.
+        Zeros and ones are tested exactly; the share of a price (`PriceChoice`) makes others.
       reference: name of the dear arm, available in every row.
       margin: highest shortfall in reward, in (0, 1).
       max_share: highest share of the questions for which `reference` is called, in (0, 1].
@@ -156,7 +157,7 @@ def certify_cascade(
         refuse(rule, reference, f"name one of {', '.join(table.arms)[:300]}")
     reward = np.where(table.mask, table.gross, 0.0)
     if reward.min() < 0.0 or reward.max() > 1.0:
-        refuse("rewards must be in [0, 1]", f"up to {reward.max():g}", "normalise them (S4.4)")
+        refuse("rewards must be in [0, 1]", reward.max(), "normalise them (S4.4)")
     if isinstance(policy, PricedPolicy):
         chances, known = policy.plan(table), policy.fitted_on
     else:
@@ -170,14 +171,15 @@ def certify_cascade(
         refuse(rule, f"{weight.min():g} to {weight.max():g}", "give 1 / inclusion probability")
     # Whose questions these are, and which look this is, is settled before a bound is computed.
     names, repeats = _known_rows(table, known, questions)
-    excess = [reward[:, dear] - (plan * reward).sum(axis=1), plan[:, dear]]
-    shortfall, calls = np.stack(excess).round(12)  # so that sums of chances are whole again
-    counted = np.stack([shortfall, calls, weight / top]).tolist()
-    key = digest(str((reference, margin, max_share, delta, counted)), 12)
+    excess = np.stack([reward[:, dear] - (plan * reward).sum(axis=1), plan[:, dear]])
+    excess = excess.round(12)  # so that sums of chances are whole again
+    counted = [excess.tolist(), (weight / top).tolist()]
+    hashed = hash_queries(names)
+    key = digest(str((hashed, margin, max_share, delta, counted)), 12)
     look = take_look(
         (),
         looks and Path(looks),
-        hash_queries(names),
+        hashed,
         names,
         lambda *_: key,
         delta,
@@ -185,8 +187,9 @@ def certify_cascade(
         n_tested=1,
         again=again,
     )
+    is_exact = weights is None and not (excess % 1.0).any()
     limits = (margin, max_share)
-    claims = _claims(shortfall, calls, None if weights is None else weight / top, limits, delta)
+    claims = _claims(excess, weight / top, limits, delta, is_exact=is_exact)
     return CascadeCertificate(
         certified=bool(claims["holds"].all()),
         claims=claims,
@@ -201,22 +204,24 @@ def certify_cascade(
 
 
 def _claims(
-    shortfall: Array, calls: Array, weight: Array | None, limits: Sequence[float], delta: float
+    excess: Array, weight: Array, limits: Sequence[float], delta: float, *, is_exact: bool
 ) -> pd.DataFrame:
-    """Estimates and bounds; `weight` at most 1, None where all questions count alike."""
+    """Estimates and bounds of shortfall and calls, [2, Q]; `weight` is at most 1, [Q]."""
     import pandas as pd
 
-    size = len(calls)
-    if weight is None and not (np.stack([shortfall, calls]) % 1.0).any():
-        paired = paired_test(np.sum(shortfall < 0.0), np.sum(shortfall > 0.0), size, delta)
-        test = "exact"
-        bounds = [least_limit(paired, delta), float(upper_bound(np.sum(calls), size, delta))]
+    if is_exact:
+        n_gains, n_losses, size = np.sum(excess[0] < 0.0), np.sum(excess[0] > 0.0), len(weight)
+        calls = float(upper_bound(np.sum(excess[1]), size, delta))
+        bounds = [least_limit(paired_test(n_gains, n_losses, size, delta), delta), calls]
     else:
-        weight = np.ones(size) if weight is None else weight
-        tests = [partial(mean_p, weight, excess) for excess in (shortfall, calls)]
-        test, bounds = "e-value", [least_limit(p, delta) for p in tests]
-    means = np.average([shortfall, calls], axis=1, weights=weight)
-    claims = {"claim": NAMES, "estimate": means, "bound": bounds, "limit": limits, "test": test}
+        bounds = [least_limit(partial(mean_p, weight, part), delta) for part in excess]
+    claims = {
+        "claim": NAMES,
+        "estimate": np.average(excess, axis=1, weights=weight),
+        "bound": bounds,
+        "limit": limits,
+        "test": "exact" if is_exact else "e-value",
+    }
     return pd.DataFrame(claims | {"holds": np.less_equal(bounds, limits)})
 
 
@@ -230,7 +235,7 @@ def _known_rows(
     Args:
       known: codes of the latter.
     """
-    names, rows = row_names(table, questions), row_names(table)
+    names, rows = row_names([table], questions), row_names([table])
     n_different = len({*map(plain_question, names)})
     if questions is not None and n_different < len(names):
         rule = "questions must be different"

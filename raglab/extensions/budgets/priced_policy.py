@@ -127,8 +127,8 @@ def fit_priced_policy(
         other arms.
       known_costs: whether a cost is known before the arm is chosen, such as a price list.
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
-      questions: text of each row of `table`, [Q], by which `certify_cascade` knows it again; a row
-        without one is known by its numbers.
+      questions: texts of the rows of `table`, then of `validation`, by which `certify_cascade`
+        knows them again; None: by their numbers.
 
     Raises:
       ValueError: a table without features or costs, a row without its logged arm, an arm measured
@@ -185,7 +185,7 @@ def fit_priced_policy(
         else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
     )
     free = PriceChoice(0.0, 0.0, 0.0, 0.0)
-    names = row_names(table, questions) + ([] if validation is None else row_names(validation))
+    names = row_names([part for part in (table, validation) if part is not None], questions)
     policy = PricedPolicy(
         table.arms,
         table.feature_names,
@@ -232,22 +232,21 @@ def _with_spend_note(
     return policy._replace(notes=(note,))
 
 
-def row_names(table: Table, questions: Sequence[str] | None = None) -> list[str]:
+def row_names(tables: Sequence[Table], questions: Sequence[str] | None = None) -> list[str]:
     """Name of each row, [Q]: its text or a digest of its features, rewards before costs, and costs.
 
     Args:
-      table: of which the order of arms and features counts.
+      tables: whose rows follow each other; the order of arms and features counts.
       questions: text of each row, [Q]; None: rows with the same numbers share a name.
 
     Raises:
       ValueError: another number of texts.
     """
-    numbers = np.column_stack([table.features, table.gross, table_costs(table)]).round(12)
-    names = (
-        [digest(str(row), 16) for row in numbers.tolist()] if questions is None else [*questions]
-    )
-    if len(names) != len(numbers):
-        refuse(f"questions must be the texts of {len(numbers):,} rows", len(names), "give one each")
+    parts = [np.column_stack([table.features, table.gross, table_costs(table)]) for table in tables]
+    rows = [digest(str(row), 16) for part in parts for row in part.round(12).tolist()]
+    names = rows if questions is None else [*questions]
+    if len(names) != len(rows):
+        refuse(f"questions must be the texts of {len(rows):,} rows", len(names), "give one each")
     return names
 
 
