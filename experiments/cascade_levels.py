@@ -38,9 +38,9 @@ def false_promises(missed: str, *, is_weighted: bool, repetitions: int, seed: in
     # both halves of the population together have the rates above
     tilt = np.where(is_rare, 1.5, 0.5) if is_weighted else np.ones(shape)
     calls = rng.random(shape) < call * tilt
-    place, left = rng.random(shape), 1.0 - call * tilt
-    is_loss = ~calls & (place < loss * tilt / left)
-    is_gain = ~calls & (place > 1.0 - gain * tilt / left)
+    place, share = rng.random(shape), 1.0 - call * tilt
+    is_loss = ~calls & (place < loss * tilt / share)
+    is_gain = ~calls & (place > 1.0 - gain * tilt / share)
     rows = zip(is_gain, is_loss, calls, strict=True)
     if is_weighted:
         weights = np.where(is_rare, 1.0 / RARE, 1.0)
@@ -62,7 +62,7 @@ def _bounds(
 ) -> NDArray[np.float64]:
     """Bounds of both claims, [2]."""
     frame = pd.DataFrame({"cheap": 1.0 - is_loss, "dear": 1.0 - is_gain})
-    found = certify_cascade(
+    certificate = certify_cascade(
         Table.from_frame(frame, order="given"),
         np.stack([~calls, calls], axis=1).astype(np.float64),
         reference="dear",
@@ -72,7 +72,7 @@ def _bounds(
         weights=weights,
         max_weight=None if weights is None else 1.0 / RARE,
     )
-    return found.claims["bound"].to_numpy()
+    return certificate.claims["bound"].to_numpy()
 
 
 @cache

@@ -83,13 +83,13 @@ def is_right(reply: str, gold: str | None) -> bool:
     is_unknown = "don't know" in final.lower()
     if not ended or gold is None or is_unknown or not boxed:
         return bool(ended) and gold is None and is_unknown
-    given, wanted = (
+    answer, wanted = (
         re.sub(r"[\s$,]|\\(?:text|left|right)", "", text) for text in (boxed[-1], gold)
     )
     try:
-        return float(given) == float(wanted)
+        return float(answer) == float(wanted)
     except ValueError:
-        return given.replace("dfrac", "frac") == wanted.replace("dfrac", "frac")
+        return answer.replace("dfrac", "frac") == wanted.replace("dfrac", "frac")
 
 
 def _reply(record: dict[str, Any]) -> str:

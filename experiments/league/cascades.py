@@ -55,7 +55,7 @@ def certified_halves(
         policy = bandit.fit_priced_policy(fitted, SPEND, known_costs=True, questions=texts[0])
         policy = policy._replace(price=policy.price._replace(share=0.0))
         # bounds do not depend on the margin
-        found = bandit.certify_cascade(
+        certificate = bandit.certify_cascade(
             judged,
             policy,
             reference=STRONG,
@@ -63,7 +63,7 @@ def certified_halves(
             max_share=MAX_SHARE,
             questions=texts[1],
         )
-        bound, is_seldom = found.claims["bound"][0], bool(found.claims["holds"][1])
+        bound, is_seldom = certificate.claims["bound"][0], bool(certificate.claims["holds"][1])
         certified = {f"{margin:g}": is_seldom and bound <= margin for margin in MARGINS}
         plan, means = policy.plan(judged), judged.gross.mean(axis=0)
         shares = plan.mean(axis=0)
@@ -93,7 +93,7 @@ def abstention_rows(folder: Path, seed: int = 0) -> pd.DataFrame:
             fitted, 0.4, known_costs=True, questions=list(texts[is_fitted])
         )
         policy = policy._replace(price=policy.price._replace(share=0.0))
-        found = bandit.certify_cascade(
+        certificate = bandit.certify_cascade(
             judged,
             policy,
             reference=table.arms[1],
@@ -112,8 +112,8 @@ def abstention_rows(folder: Path, seed: int = 0) -> pd.DataFrame:
                 **dict(zip(table.arms, judged.gross.mean(axis=0), strict=True)),
                 "policy": (plan * judged.gross).sum(axis=1).mean(),
                 "calls": plan[:, 1].mean(),
-                "shortfall at most": found.claims["bound"][0],
-                "certified": found.certified,
+                "shortfall at most": certificate.claims["bound"][0],
+                "certified": certificate.certified,
                 "turned": ", ".join(turned),
             }
         )

@@ -68,7 +68,7 @@ def llmrouter_rows(folder: Path, seed: int = 0) -> list[Row]:
     is_clean = ~near_duplicates(judged, fitted)
     fixed = int(np.argmax(train.gross.mean(axis=0)))
     dear = float(train.cost[0, fixed])
-    found = f"{int((~is_clean).sum())} of {len(judged)} test questions are nearly in train"
+    duplicates = f"{int((~is_clean).sum())} of {len(judged)} test questions are nearly in train"
     rows = []
     for label, budget in (
         ("any price", float(train.cost.max())),
@@ -77,7 +77,7 @@ def llmrouter_rows(folder: Path, seed: int = 0) -> list[Row]:
         policy = bandit.fit_priced_policy(train, budget, known_costs=True, questions=fitted)
         plan = policy.plan(test)
         for part, mask in (("all", np.ones(len(judged), np.bool_)), ("clean", is_clean)):
-            rows.append(_judged_row(f"{label}, {part}", test, plan, fixed, mask, found, seed))
+            rows.append(_judged_row(f"{label}, {part}", test, plan, fixed, mask, duplicates, seed))
     return rows
 
 
@@ -87,7 +87,7 @@ def _judged_row(
     plan: NDArray[np.float64],
     fixed: int,
     mask: NDArray[np.bool_],
-    found: str,
+    duplicates: str,
     seed: int,
 ) -> Row:
     """Row of some test questions."""
@@ -116,5 +116,5 @@ def _judged_row(
         clusters=len(gain),
         calls=1.0,
         reference_calls=1.0,
-        note=f"{found}; spend {signed(spend)[1:]} of the reference's price",
+        note=f"{duplicates}; spend {signed(spend)[1:]} of the reference's price",
     )

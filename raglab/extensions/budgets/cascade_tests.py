@@ -125,9 +125,9 @@ def _largest_chance(most: Array, size: int, margin: float) -> float:
     choices = gammaln(size + 1.0) - gammaln(gain + 1.0) - gammaln(size - gain + 1.0)
     chance = np.exp(choices + xlogy(gain, up) + xlog1py(size - gain, -up))
     cell, number = np.nonzero((chance > LEAST) & (most >= 0.0))
-    others = size - number
+    remainder = size - number
     among = (loss / (1.0 - up[:, 0]))[cell]
-    few = binomial_p(np.minimum(most[number], others), others, among)
+    few = binomial_p(np.minimum(most[number], remainder), remainder, among)
     # what is left out of a sum is added, so that no chance is too low
     total = np.bincount(cell, chance[cell, number] * few, CELLS) + LEAST * size
     return min(1.0, float(total.max()))
