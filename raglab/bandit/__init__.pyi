@@ -31,6 +31,8 @@ from raglab.bandit.simulation import Run as Run
 from raglab.bandit.simulation import log as log
 from raglab.bandit.simulation import run as run
 from raglab.bandit.simulation import simulate as simulate
+from raglab.extensions.budgets.cascades import CascadeCertificate as CascadeCertificate
+from raglab.extensions.budgets.cascades import certify_cascade as certify_cascade
 from raglab.extensions.budgets.ledgers import Ledger as Ledger
 from raglab.extensions.budgets.ledgers import learned_ledger as learned_ledger
 from raglab.extensions.budgets.plans import compare_plans as compare_plans

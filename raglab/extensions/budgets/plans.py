@@ -84,7 +84,7 @@ def compare_plans(
     check_count("n_boot", n_boot, 1, "2000 are usual")
     check_count("seed", seed, 0, "state a seed")
     notes: list[str] = []
-    each = {name: _plan_rows(table, name, plan) for name, plan in plans.items()}
+    each = {name: plan_rows(table, name, plan) for name, plan in plans.items()}
     if budget is not None:
         chosen_on = table if validation is None else validation
         if chosen_on.arms != table.arms:
@@ -94,7 +94,7 @@ def compare_plans(
                 "name them alike",
             )
         corners = frontier(chosen_on)
-        each[MIXTURE_PLAN] = _plan_rows(table, MIXTURE_PLAN, corners.mixture_at(budget))
+        each[MIXTURE_PLAN] = plan_rows(table, MIXTURE_PLAN, corners.mixture_at(budget))
         notes += corners.notes
         if validation is None:
             notes.append(
@@ -167,8 +167,17 @@ def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, 
     return plans
 
 
-def _plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
-    """Probabilities [Q, A] of a plan, checked."""
+def plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
+    """Probabilities [Q, A] of a plan, checked.
+
+    Args:
+      table: whose rows and arms they are of.
+      name: of the plan, as a message says it.
+      plan: probabilities [A] or [Q, A].
+
+    Raises:
+      ValueError: another shape, no probabilities, or some for an arm that is not available.
+    """
     rows = np.asarray(plan, np.float64)
     if rows.shape not in {table.mask.shape, table.mask.shape[1:]}:
         rule = f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}"

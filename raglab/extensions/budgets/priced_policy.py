@@ -5,6 +5,7 @@ The cost is predicted too and multiplied by a price.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table, table_costs
 from raglab.bandit.learner import check_whole
+from raglab.decision.learned_cases import code_text
 from raglab.extensions.budgets.prices import (
     Pacer,
     PriceChoice,
@@ -24,6 +26,7 @@ from raglab.extensions.budgets.prices import (
 )
 from raglab.extensions.budgets.ridge import RidgeFit, fit_ridge
 from raglab.values import refuse
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +47,7 @@ class PricedPolicy(NamedTuple):
       price: chosen on predictions of questions that the regressions had not seen, with the spend of
         a question measured there.
       notes: whether the regressions on all rows spend something else.
+      fitted_on: codes of the questions that it was fitted or its price chosen on, see `row_names`.
     """
 
     arms: tuple[str, ...]
@@ -53,6 +57,7 @@ class PricedPolicy(NamedTuple):
     budget: Budget
     price: PriceChoice
     notes: tuple[str, ...] = ()
+    fitted_on: str = ""
 
     def predictions(self, table: Table) -> tuple[Array, Array]:
         """Predicted reward and cost, [Q, A] each.
@@ -105,6 +110,7 @@ def fit_priced_policy(
     logged: ArrayLike | None = None,
     known_costs: bool = False,
     strength: float | None = None,
+    questions: Sequence[str] | None = None,
 ) -> PricedPolicy:
     """Policy from a table: a ridge of reward and of cost an arm, and one price.
 
@@ -121,6 +127,8 @@ def fit_priced_policy(
         other arms.
       known_costs: whether a cost is known before the arm is chosen, such as a price list.
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
+      questions: texts of the rows of `table`, then of `validation`, by which `certify_cascade`
+        knows them again; None: by their numbers.
 
     Raises:
       ValueError: a table without features or costs, a row without its logged arm, an arm measured
@@ -177,7 +185,16 @@ def fit_priced_policy(
         else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
     )
     free = PriceChoice(0.0, 0.0, 0.0, 0.0)
-    policy = PricedPolicy(table.arms, table.feature_names, rewards, costs, checked, free)
+    names = row_names([part for part in (table, validation) if part is not None], questions)
+    policy = PricedPolicy(
+        table.arms,
+        table.feature_names,
+        rewards,
+        costs,
+        checked,
+        free,
+        fitted_on=code_text(names),
+    )
     judged = table if validation is None else validation
     reward, cost = policy.predictions(judged)
     # On its own table a row is predicted by the regressions without it.
@@ -213,6 +230,24 @@ def _with_spend_note(
     )
     warn_user(note)
     return policy._replace(notes=(note,))
+
+
+def row_names(tables: Sequence[Table], questions: Sequence[str] | None = None) -> list[str]:
+    """Name of each row, [Q]: its text or a digest of its features, rewards before costs, and costs.
+
+    Args:
+      tables: whose rows follow each other; the order of arms and features counts.
+      questions: text of each row, [Q]; None: rows with the same numbers share a name.
+
+    Raises:
+      ValueError: another number of texts.
+    """
+    parts = [np.column_stack([table.features, table.gross, table_costs(table)]) for table in tables]
+    rows = [digest(str(row), 16) for part in parts for row in part.round(12).tolist()]
+    names = rows if questions is None else [*questions]
+    if len(names) != len(rows):
+        refuse(f"questions must be the texts of {len(rows):,} rows", len(names), "give one each")
+    return names
 
 
 class PacedPlay(NamedTuple):
