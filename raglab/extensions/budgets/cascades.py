@@ -142,7 +142,8 @@ def certify_cascade(
     Example: 60 questions; the policy calls the dear arm for the ten that the cheap one has wrong.
       >>> import pandas as pd
       >>> frame = pd.DataFrame({"small": [1.0] * 50 + [0.0] * 10, "large": [1.0] * 60})
-      >>> table = Table.from_frame(frame, costs={"small": 1.0, "large": 9.0}, price=1.0, order="given")
+      >>> costs = {"small": 1.0, "large": 9.0}
+      >>> table = Table.from_frame(frame, costs=costs, price=1.0, order="given")
       >>> plan = [[1.0, 0.0]] * 50 + [[0.0, 1.0]] * 10
       >>> found = certify_cascade(table, plan, reference="large", margin=0.05, max_share=0.3)
       >>> found.certified, found.claims["bound"].round(3).tolist()

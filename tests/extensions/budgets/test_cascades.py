@@ -121,7 +121,7 @@ def cascade(gains, losses, ties, calls):
     large = np.array([0.0] * gains + [1.0] * losses + [1.0] * ties)
     frame = pd.DataFrame({"small": small, "large": large})
     dear = np.arange(size) >= size - calls
-    table = Table.from_frame(frame, costs={"small": 1.0, "large": 9.0}, order="given")
+    table = Table.from_frame(frame, costs={"small": 1.0, "large": 9.0}, price=1.0, order="given")
     return table.priced(0.0), np.stack([~dear, dear], axis=1).astype(float)
 
 
