@@ -133,8 +133,10 @@ def _largest(
             & ((parameter_values > 0.0) | (parameter_name in unbounded_parameters))
         )
         if is_invalid.any():
-            bound = " and above 0" if parameter_name in positive_parameters else ""
-            rule = f"{parameter_name} must be finite{bound}"
+            rule = (
+                f"{parameter_name} must be finite"
+                f"{' and above 0' * (parameter_name in positive_parameters)}"
+            )
             refuse(rule, f"{parameter_values[is_invalid][0]:g}", "see the prior")
     # a draw that takes no part gets a parameter that is harmless to every formula
     safe_parameters = [

@@ -212,9 +212,9 @@ def _column_numbers(
         warn_user(f"{rounding_text}.")
     if is_wrong.any():
         row_number, column_number = (int(indices[0]) for indices in np.nonzero(is_wrong))
-        wrong_cell = _cell_text(raw_cells[row_number, column_number])
         cell_problem = (
-            f"{wrong_cell} in {_row_text(frame, row_number)}, column "
+            f"{_cell_text(raw_cells[row_number, column_number])} in "
+            f"{_row_text(frame, row_number)}, column "
             f"{columns[column_number]}, one of {int(is_wrong.sum())} such cells"
         )
         range_text = f" from {lower_bound:g}" * (lower_bound == 0.0) + f" to {upper_bound:g}" * (

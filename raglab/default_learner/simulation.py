@@ -270,7 +270,8 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
             request_index,
             request_day,
         )
-        question_flags[request_index], error_flags[request_index] = is_asked, is_wrong
+        question_flags[request_index] = is_asked
+        error_flags[request_index] = is_wrong
         unnoticed_flags[request_index] = is_wrong & ~user_crowd.notice[request_index]
         unanswered_flags[request_index] = (
             is_asked & ~is_right & ~user_crowd.name[request_index]

@@ -110,8 +110,11 @@ def size_text(counts: ArrayLike, counted_noun: str) -> str:
       ('n = 1,200 cases', 'n = 12 to 40 cases')
     """
     distinct_counts = np.unique(np.asarray(counts, dtype=np.int64))
-    extreme_counts = distinct_counts[[0, -1][: len(distinct_counts)]]
-    return f"n = {' to '.join(f'{count:,}' for count in extreme_counts)} {counted_noun}"
+    return (
+        "n = "
+        f"{' to '.join(f'{count:,}' for count in distinct_counts[[0, -1][: len(distinct_counts)]])}"
+        f" {counted_noun}"
+    )
 
 
 def spaced_places(n_rows: int, max_places: int) -> NDArray[np.int64]:

@@ -407,8 +407,10 @@ class SilenceDisplay(Display):
             self.frame().groupby("policy", sort=False)
         ):
             line_look = canvas.line_style(policy_index) | {"drawstyle": "steps-post"} | style
-            rows_text = canvas.size_text(policy_rows["rows"], "rows")
-            policy_text = f"{canvas.literal_text(str(policy))} ({rows_text})"
+            policy_text = (
+                f"{canvas.literal_text(str(policy))} "
+                f"({canvas.size_text(policy_rows['rows'], 'rows')})"
+            )
             legend_label = (
                 f"{policy_text}: {100 * policy_rows['share'].iloc[-1]:.1f} % silent in the end"
             )

@@ -123,8 +123,10 @@ class ForestDisplay(FrameDisplay):
         row_texts = []
         for row_name, estimate_row in zip(self._names, self.rows.to_dict("records"), strict=True):
             estimates = DASH if np.isnan(estimate_row["value"]) else f"{estimate_row['value']:.3f}"
-            largest_weight = value_text(float(estimate_row["max_weight"]))
-            weight_text = f"ESS {estimate_row['ess']:,.0f}, weight ≤ {largest_weight}"
+            weight_text = (
+                f"ESS {estimate_row['ess']:,.0f}, "
+                f"weight ≤ {value_text(float(estimate_row['max_weight']))}"
+            )
             row_texts.append(
                 f"{canvas.literal_text(row_name)}: {estimates}\n{weight_text}".replace("nan", "–")
             )

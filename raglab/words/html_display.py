@@ -130,8 +130,10 @@ def _byte_count(text: str) -> int:
 
 def _fold_html(fold: Fold, max_bytes: int) -> str:
     fold_head = f"<details{' open' if fold.open else ''}><summary>{escaped(fold.title)}</summary>"
-    table_bytes = max_bytes - _byte_count(fold_head) - len("</details>")
-    return f"{fold_head}{_table_html(fold, table_bytes)}</details>"
+    return (
+        f"{fold_head}{_table_html(fold, max_bytes - _byte_count(fold_head) - len('</details>'))}"
+        "</details>"
+    )
 
 
 def _table_html(fold: Fold, max_bytes: int) -> str:
@@ -172,8 +174,10 @@ def _cells_html(cell_row: Sequence[Cell | str], *, names_first: bool) -> str:
     Without a head the first names the others, which then stand behind each other.
     """
     if names_first and len(cell_row) > 1:
-        named_cells = " ".join(_cell_html("span", cell) for cell in cell_row[1:])
-        return f"{_cell_html('th', cell_row[0])}<td>{named_cells}</td>"
+        return (
+            f"{_cell_html('th', cell_row[0])}<td>"
+            f"{' '.join(_cell_html('span', cell) for cell in cell_row[1:])}</td>"
+        )
     return "".join(_cell_html("td", cell) for cell in cell_row)
 
 

@@ -476,8 +476,10 @@ def _fill_expressions(
 
     def part(part_match: re.Match[str]) -> str:
         if part_match[1] not in known_parts:
-            part_names = ", ".join(sorted(known_parts))
-            rule = f"{file_of(key_path)}: {key_path}: a part must be one of {part_names}"
+            rule = (
+                f"{file_of(key_path)}: {key_path}: a part must be one of "
+                f"{', '.join(sorted(known_parts))}"
+            )
             refuse(rule, part_match[1], "correct its name")
         return known_parts[part_match[1]]
 
@@ -494,8 +496,10 @@ def _pack_problem(validation_problem: Mapping[str, Any], file_of: Callable[[str]
     rule = str(validation_problem["msg"]).removeprefix("Value error, ")
     if not key_path:
         return f"{pack_file}: {rule}."
-    shown_input = str(validation_problem["input"])[:80]
-    return f"{pack_file}: {key_path}: {rule[0].lower() + rule[1:]}, got {shown_input!r}."
+    return (
+        f"{pack_file}: {key_path}: {rule[0].lower() + rule[1:]}, got "
+        f"{str(validation_problem['input'])[:80]!r}."
+    )
 
 
 _GENERIC_ROWS: Mapping[str, Any] = yaml.safe_load(
