@@ -69,7 +69,7 @@ def test_codes_of_questions_are_read_back(queries):
 
 def test_of_many_questions_a_fixed_sample_is_kept(monkeypatch):
     """The least codes in any order, so a policy file stays small and overlap is likely seen."""
-    monkeypatch.setattr("raglab.decision.learned_cases.MOST_CODES", 5)
+    monkeypatch.setattr("raglab.decision.learned_cases.MAX_LEARNED_CODES", 5)
     queries = [f"question {number}" for number in range(40)]
     assert code_text(queries) == code_text(queries[::-1])
     np.testing.assert_array_equal(

@@ -295,7 +295,7 @@ class TestPage:
         with pytest.raises(InputError, match="artifacts must be written below"):
             serve(mlruns)
         monkeypatch.chdir(mlruns.parent)
-        monkeypatch.setattr("raglab.lab.tracking.FOLDER", mlruns.name)
+        monkeypatch.setattr("raglab.lab.tracking.DEFAULT_FOLDER", mlruns.name)
         assert show_page() == 1
         assert capsys.readouterr().err.count("artifacts must be written below") == 1
         assert not commands

@@ -11,8 +11,8 @@ import pytest
 from labelled import free_policy, labelled, relabelled
 from raglab.decision.measurement import measured_tables
 from raglab.lab.decision_fitting import (
-    ABSENT,
-    CLASSES,
+    ABSENT_LOGIT,
+    OUTCOME_CLASSES,
     DecisionCases,
     decide_by_model,
     decision_cases,
@@ -60,7 +60,7 @@ def test_without_directions_it_is_the_multinomial_logistic(strength):
     model = fit_model(cases, strengths=(strength,))
     rows = cases.signals[[NAMES.index(name) for name in model.names]]
     x = scaled_signals(rows, model.center, model.scale)
-    root = np.sqrt(penalty_shares(x, np.eye(len(CLASSES))[cases.classes]))
+    root = np.sqrt(penalty_shares(x, np.eye(len(OUTCOME_CLASSES))[cases.classes]))
     peer = LogisticRegression(C=strength, tol=1e-10, max_iter=5_000).fit(x * root, cases.classes)
     logits = x @ (model.weights / model.temperature).T + model.bias / model.temperature
     np.testing.assert_allclose(np.exp(log_softmax(logits)), peer.predict_proba(x * root), atol=3e-3)
@@ -76,14 +76,14 @@ def test_weights_obey_the_declared_direction(seed):
     cases = _cases(seed, names=SURER + ASKS)
     model = fit_model(cases)
     for place, name in enumerate(model.names):
-        own = CLASSES.index("right" if signal(name).direction == "surer" else "ambiguous")
+        own = OUTCOME_CLASSES.index("right" if signal(name).direction == "surer" else "ambiguous")
         assert model.weights[own, place] == 0.0
         assert (model.weights[:, place] <= 0.0).all()
     before = model.probabilities(cases.signals)
     for name in model.names:
         more = cases.signals.copy()
         more[NAMES.index(name)] += 0.5
-        own = CLASSES.index("right" if signal(name).direction == "surer" else "ambiguous")
+        own = OUTCOME_CLASSES.index("right" if signal(name).direction == "surer" else "ambiguous")
         assert (model.probabilities(more)[own] >= before[own] - 1e-12).all()
 
 
@@ -91,11 +91,11 @@ def test_weights_obey_the_declared_direction(seed):
 def test_a_label_that_is_absent_never_gets_its_action(absent):
     """Of a class without cases the chance is none, and its weights are 0."""
     cases = _cases(3, names=EITHER)
-    keep = cases.classes != CLASSES.index(absent)
+    keep = cases.classes != OUTCOME_CLASSES.index(absent)
     model = fit_model(cases.rows(keep))
-    assert model.bias[CLASSES.index(absent)] == ABSENT
-    assert (model.weights[CLASSES.index(absent)] == 0.0).all()
-    assert model.probabilities(cases.signals)[CLASSES.index(absent)].max() < 1e-6
+    assert model.bias[OUTCOME_CLASSES.index(absent)] == ABSENT_LOGIT
+    assert (model.weights[OUTCOME_CLASSES.index(absent)] == 0.0).all()
+    assert model.probabilities(cases.signals)[OUTCOME_CLASSES.index(absent)].max() < 1e-6
     if absent == "ambiguous":
         assert model.asked_right == 0.0
 
@@ -178,7 +178,7 @@ def test_classes_say_what_would_have_been_right():
         expected = "refuse" if case.expect_status == "refuse" else "miss"
         if case.expect_status == "ok" and hit and case.expect_sources == ("guide.md",):
             expected = "right"
-        assert CLASSES[cases.classes[row]] == expected
+        assert OUTCOME_CLASSES[cases.classes[row]] == expected
 
 
 def test_only_split_tune_is_read():

@@ -185,7 +185,7 @@ class TestGroupsOfCases:
             policy = fit_decision(
                 replace(world, cases=tuple(cases)), free_policy(), groups="document"
             )
-        assert policy.decision.model.bias[1] > decision_fitting.ABSENT
+        assert policy.decision.model.bias[1] > decision_fitting.ABSENT_LOGIT
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from parts import in_parts
 from raglab.audit.label_samples import write_sample
 from raglab.lab.certification import certify_policy
 from raglab.lab.label_sampling import (
-    PROBABILITY,
+    PROBABILITY_KEY,
     label_strata,
     sample_for_labels,
     shard_requests,
@@ -227,7 +227,9 @@ def test_no_certificate_on_cases_that_were_drawn_unevenly():
     trace, labels = traffic(n=400)
     sample = sample_for_labels(trace, LENIENT, 80, seed=0)
     drawn = with_sample_labels(trace, LENIENT, filled(sample, labels))
-    rows = [row for row, case in enumerate(drawn.cases) if case.extra.get(PROBABILITY) is not None]
+    rows = [
+        row for row, case in enumerate(drawn.cases) if case.extra.get(PROBABILITY_KEY) is not None
+    ]
     with pytest.raises(
         ValueError,
         match=r"one inclusion probability, got 7",
@@ -235,6 +237,6 @@ def test_no_certificate_on_cases_that_were_drawn_unevenly():
         certify_policy(drawn.subset(rows), LENIENT, targets={"hallucination_rate": 0.9})
     alike = drawn.with_labels(
         [case.expect_status for case in drawn.cases],
-        [{**case.extra, PROBABILITY: 0.2} for case in drawn.cases],
+        [{**case.extra, PROBABILITY_KEY: 0.2} for case in drawn.cases],
     ).subset(rows)
     assert certify_policy(alike, LENIENT, targets={"hallucination_rate": 0.999}) is not None

@@ -52,7 +52,7 @@ AT_ONE_PLACE = {
         for name in ("_REPLIES", "_YES_QUESTION", "_ASKED_BOUNDS")
     ),  # at the beginning of a text
     "raglab.words.text._UNDERLINE",  # of a whole line
-    "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
+    "raglab.decision.answer_text._PRINTED_LIST",  # at the beginning of a text
     # at one place of a line of at most 400 characters
     "raglab.extensions.clarification.contents_layouts._LED",
     "raglab.extensions.graph_table.quantities._RANGE_JOINT",

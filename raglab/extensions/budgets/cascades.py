@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.environments import Table
 from raglab.decision.learned_cases import (
-    REPEATED,
+    REPEATED_SHARE,
     code_text,
     hash_queries,
     question_codes,
@@ -243,7 +243,7 @@ def _known_rows(
         refuse(rule, f"{n_different:,} of {len(names):,}", "keep one row of each")
     is_fitted = np.isin(question_codes([*names, *rows])[0], text_codes(known)).reshape(2, -1)
     repeats = int(is_fitted.any(axis=0).sum())
-    if repeats > REPEATED * len(rows):
-        rule = f"at most {REPEATED:.0%} of the questions may be those that the policy was fitted on"
+    if repeats > REPEATED_SHARE * len(rows):
+        rule = f"at most {REPEATED_SHARE:.0%} of the questions may be those that the policy was fitted on"
         refuse(rule, f"{repeats:,} of {len(rows):,}", "certify on others, or state all questions=")
     return names, repeats

@@ -11,7 +11,7 @@ import pytest
 from extensions.scale.shard_builds import split_world
 from fuzz.resigned import json_hash, reading_policies, resigned_documents, walk
 from raglab.extensions.scale.shard_manifests import (
-    MANIFEST,
+    MANIFEST_NAME,
     Manifest,
     ShardRow,
     file_hash,
@@ -39,7 +39,7 @@ def shards(tmp_path_factory):
 
 def rewritten(folder, change):
     """The manifest of a folder with a change, and the sums and hashes that belong to it then."""
-    path = folder / MANIFEST
+    path = folder / MANIFEST_NAME
     rows = json.loads(path.read_text())
     change(rows)
     shards = tuple(ShardRow(**row) for row in rows["shards"])
@@ -52,10 +52,10 @@ def test_the_manifest_of_shards(shards, tmp_path):
     """Every ninth of the changes of each place of a manifest."""
     folder = tmp_path / "t"
     shutil.copytree(shards, folder)
-    whole = json.loads((shards / MANIFEST).read_text())
+    whole = json.loads((shards / MANIFEST_NAME).read_text())
 
     def read(document):
-        (folder / MANIFEST).write_text(json.dumps(whole if document is None else document))
+        (folder / MANIFEST_NAME).write_text(json.dumps(whole if document is None else document))
         return Trace.open(folder)
 
     changes = resigned_documents(whole, "content", json_hash)
