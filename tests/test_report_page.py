@@ -877,7 +877,7 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     failed = Certification(certificate, None, study.costs, {}, NAN, ())
     tested = told(n_certify=15, failed=failed)
     assert tested[first.PROMISED].text == f"Nothing: tuned was tested and is {refusal}."
-    assert first.LOOK in tested[first.NEXT].text
+    assert first.TEST_AGAIN in tested[first.NEXT].text
     assert tested[first.NEXT].code == ""
 
 

@@ -244,6 +244,6 @@ def _known_rows(
     is_fitted = np.isin(question_codes([*names, *rows])[0], text_codes(known)).reshape(2, -1)
     repeats = int(is_fitted.any(axis=0).sum())
     if repeats > REPEATED_SHARE * len(rows):
-        rule = f"at most {REPEATED_SHARE:.0%} of the questions may be those that the policy was fitted on"
+        rule = f"at most {REPEATED_SHARE:.0%} of the questions may be of those it was fitted on"
         refuse(rule, f"{repeats:,} of {len(rows):,}", "certify on others, or state all questions=")
     return names, repeats

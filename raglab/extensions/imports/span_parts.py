@@ -335,10 +335,9 @@ def _score(records: Iterable[Mapping[str, Any]]) -> float:
     """The first number that a signal may have, NaN where there is none. A truth value is none."""
     for raw_score in (record.get(score_key) for record in records for score_key in SCORE_KEYS):
         with suppress(ValueError, OverflowError):
-            if (
-                type(raw_score) in _PLAIN_TYPES
-                and abs(score_number := float(raw_score)) <= WIDEST_RANGE
-            ):  # type: ignore[arg-type]
+            if type(raw_score) not in _PLAIN_TYPES:
+                continue
+            if abs(score_number := float(raw_score)) <= WIDEST_RANGE:  # type: ignore[arg-type]
                 return score_number
     return math.nan
 
