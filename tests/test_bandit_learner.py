@@ -379,6 +379,8 @@ def test_a_reward_that_is_none_is_refused(bandit, reward):
             "floor times 3 arms may not pass 1, got 0.4",
         ),
         (lambda s, b, r: choose(s, b._replace(window=2), r), "the same window"),
+        (lambda *_: init(3, bandit=Bandit("thompson_beta", prior_mean=0.0)), "prior_mean.*0.0"),
+        (lambda *_: init(3, bandit=Bandit("thompson_beta", prior_mean=1.0)), "prior_mean.*1.0"),
         (
             lambda s, b, r: choose(s, b._replace(algorithm="lin_ucb"), r),
             "needs a state with features",

@@ -211,6 +211,12 @@ def test_doubt_is_kept_by_the_posterior_alone():
         assert ClarificationDefault.model_validate_json(made.model_dump_json()) == made
 
 
+def test_outcomes_are_one_for_each_share():
+    """A list of another length is refused."""
+    with pytest.raises(ValueError, match=r"outcomes.*1 for 2"):
+        worth_asking([0.5, 0.5], question_cost=1.0, error_cost=1.0, outcomes=["a"])
+
+
 def test_the_gate_holds_whatever_a_question_is_worth():
     """Below 0.60 nothing is filled in silently.
 

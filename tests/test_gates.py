@@ -26,6 +26,7 @@ from raglab.gates import (
     explain,
     fires,
     gap_margins,
+    hits_agree,
     l2_cut,
     l2_margins,
     similarity_margins,
@@ -195,3 +196,10 @@ def test_a_gate_out_of_place_is_refused():
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert "gates must stand in the order query, hits, chosen, answer" in moved.stderr
+
+
+def test_hits_of_the_first_document_agree():
+    """A document is a number from 0; -1 is no hit."""
+    document, page = np.array([[0, 0], [0, 1], [-1, -1]]), np.array([[1.0, 2.0]] * 3)
+    agree = hits_agree(document, page, np.array([[1, 2]] * 3), np.array([False] * 3), 1)
+    assert agree.tolist() == [True, False, False]

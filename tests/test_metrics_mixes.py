@@ -53,6 +53,16 @@ def test_the_cost_in_a_mix_is_the_mean_of_the_label_means(counts, parts):
     assert there["coverage_k"][0] == plain["coverage_k"][0]
 
 
+def test_weights_of_a_mix_by_hand():
+    """Four ok and two refuse in traffic of 9 to 1: weights 1.35 and 0.3, and their squares."""
+    cells = np.zeros(metrics.N_CELLS, dtype=np.int64)
+    rows = [int(np.argmax(label == metrics.LABEL_OF_CELL)) for label in (0, 1)]
+    cells[rows] = 4, 2
+    weighed = weighed_by_mix(cells, np.array([0.9, 0.1, 0.0]))
+    np.testing.assert_allclose(weighed.weights[rows], [5.4, 0.6])
+    np.testing.assert_allclose(weighed.squares[rows], [4 * 1.35**2, 2 * 0.3**2])
+
+
 @LAWS
 @given(CELLS)
 def test_the_sample_s_own_shares_change_nothing(counts):

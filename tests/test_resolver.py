@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.resolver import (
+    EntityCounts,
     RuleThresholds,
     anchor_values,
     contest,
@@ -15,6 +16,7 @@ from raglab.resolver import (
     fill_entities,
     group_hits,
     options,
+    rank_entities,
     resolve_entities,
     rule_margins,
     select,
@@ -62,6 +64,14 @@ def test_a_group_without_a_distance_wins_by_its_entities():
     """
     assert _entities([5, 6], [0, 1], [0.1, NAN]).winner.tolist() == [1]
     assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
+
+
+def test_all_groups_are_listed_where_the_first_wins():
+    """By distance: the winner's own entities take no group off the list."""
+    counts = EntityCounts(*(np.array([row]) for row in ([2, 1, 0], [1, 1, 1], [1, 1, 1])))
+    ranked = rank_entities(counts, np.array([[0.3, 0.1, 0.2]]))
+    assert (ranked.winner.tolist(), ranked.order.tolist()) == ([0], [[1, 2, 0]])
+    assert ranked.candidates.all()
 
 
 def _contest(l2, sig, anchor):

@@ -58,6 +58,8 @@ def match(answer, gold, question="", headings=""):
         ("31 January", "31 July", WRONG),
         ("6 pm", "6 am", WRONG),
         ("a@desk.example", "b@desk.example", WRONG),
+        ("044 668 18 00", "+41 44 668 18 00", RIGHT),
+        ("at least 6 hours", "not under 6 hours", RIGHT),
         ("version 3.8.1", "version 3.8.2", WRONG),
         ("1 April 2023", "1 April 2022", WRONG),
         # a further one of the kind, another bound, a value that is none any more, a swap

@@ -159,10 +159,10 @@ def certify_cascade(
     reward = np.where(table.mask, table.gross, 0.0)
     if reward.min() < 0.0 or reward.max() > 1.0:
         refuse("rewards must be in [0, 1]", reward.max(), "normalise them (S4.4)")
+    known = code_text(fitted_questions) if fitted_questions else ""
     if isinstance(policy, PricedPolicy):
-        chances, known = policy.plan(table), policy.fitted_on
-    else:
-        chances, known = policy, code_text(fitted_questions) if fitted_questions else ""
+        known = policy.fitted_on
+    chances = policy.plan(table) if isinstance(policy, PricedPolicy) else policy
     plan = plan_rows(table, "policy", chances)
     size, dear = len(plan), table.arms.index(reference)
     weight = np.ones(size) if weights is None else float_array(weights, "weights")
@@ -179,7 +179,7 @@ def certify_cascade(
     key = digest(str((hashed, margin, max_share, delta, counted)), 12)
     look = take_look(
         (),
-        looks and Path(looks),
+        Path(looks) if looks else None,
         hashed,
         names,
         lambda *_: key,
