@@ -13,7 +13,14 @@ import pytest
 
 from log_samples import OK, POLICY, START, open_request, rows_of
 from raglab.audit.explanation import explain_request
-from raglab.audit.log import AuditLog, check_from_json, check_to_json, learner_of, recorded_learner
+from raglab.audit.log import (
+    AuditLog,
+    check_from_json,
+    check_to_json,
+    decision_row,
+    learner_of,
+    recorded_learner,
+)
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check
@@ -408,3 +415,10 @@ class TestFiles:
         ):
             Online(Bandit(), PUBLISHED_REWARD_WEIGHTS, 100.0, tmp_path, ["hybrid"])
         assert list(tmp_path.iterdir()) == []
+
+
+def test_milliseconds_are_a_total_or_those_of_the_stages():
+    """None is no time."""
+    request = dict.fromkeys(("request_id", "policy_id", "fingerprint", "models", "prompt_version"))
+    rows = [decision_row(request, {"status": "ok"}, (), ms) for ms in (12.5, {"answer": 3.0}, None)]
+    assert [row["ms"] for row in rows] == [{"total": 12.5}, {"answer": 3.0}, {}]

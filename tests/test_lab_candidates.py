@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from raglab.lab.candidates import (
     rare_labels,
     ratio_steps,
     signal_bounds,
-    step_ratio,
     threshold_candidate,
 )
 from raglab.lab.competition import check_competition, competition
@@ -272,9 +270,3 @@ def test_a_candidate_that_cannot_compete_is_refused():
         refused(
             r"rule|candidate|folds|repeats", check_competition, rule, candidates, folds, repeats
         )  # type: ignore[arg-type]
-
-
-def test_a_ratio_of_a_step_is_its_middle():
-    """1 where the step holds 1."""
-    steps = SimpleNamespace(low=np.array([2.0, 0.5]), high=np.array([4.0, 3.0]))
-    assert [step_ratio(steps, place) for place in (0, 1)] == [3.0, 1.0]

@@ -29,7 +29,6 @@ from raglab.lab.looks import (
     LookRecord,
     Reuse,
     certificate_defect,
-    chosen_among,
     look_delta,
     recorded_looks,
     upgrade_look,
@@ -759,9 +758,3 @@ def test_the_nearest_share_wins_and_order_is_kept(
         assert (target >= at).sum() == min(counts, key=lambda n: (abs(n - wanted), n))
         mapped.append(at)
     assert mapped == sorted(mapped)
-
-
-def test_how_many_policies_a_certificate_chose_among():
-    """Its hypotheses, of an older one its candidates, and one without a certificate."""
-    certificates = ({"hypotheses": 3, "candidates": 7}, {"candidates": 7}, None)
-    assert [chosen_among(certificate) for certificate in certificates] == [3, 7, 1]

@@ -212,3 +212,14 @@ def test_paired_rates_count_as_each_policy_alone():
     passed = [rate_counts(every[cells])[:, at] > 0 for cells in (first, second)]
     one, two = passed
     assert (found.only_first[at], found.only_second[at]) == ((one & ~two).sum(), (two & ~one).sum())
+
+
+def test_two_policies_in_the_other_order_have_the_opposite_interval():
+    """Rates of 3 and 7 wrong answers of 20, in pairs."""
+    wrong, right = WRONG_CELL, RIGHT_CELL
+    first = np.where(np.arange(20) < 3, wrong, right)
+    second = np.where(np.arange(20) % 3 == 0, wrong, right)
+    forth, back = paired_rates(first, second), paired_rates(second, first)
+    np.testing.assert_allclose(forth.low, -back.high)
+    np.testing.assert_allclose(forth.high, -back.low)
+    assert np.nanmax(np.abs(forth.high + forth.low)) > 0.0
