@@ -120,8 +120,10 @@ def test_a_frontier_leaves_out_what_a_question_cannot_have():
 
 def test_a_budget_that_does_not_bind_has_no_price():
     """And of arms as good the cheapest is taken."""
-    choice = choose_price([[0.5, 0.5], [0.0, 1.0]], [[1.0, 2.0], [1.0, 2.0]], 10.0)
+    reward, cost = [[0.5, 0.5], [0.0, 1.0]], [[2.0, 1.0], [1.0, 2.0]]
+    choice = choose_price(reward, cost, 10.0)
     assert choice == (0.0, 0.0, 0.0, 1.5)
+    assert choice.plan(reward, cost).tolist() == [[0.0, 1.0], [0.0, 1.0]]
 
 
 @given(grids(), st.integers(1, 8))
