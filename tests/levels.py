@@ -457,7 +457,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_service.py": (
             "TestAttacks.test_a_process_that_hangs_or_ends_is_replaced",
-            "TestAttacks.test_fifty_clients_at_once_are_answered",
             "TestAttacks.test_many_at_once_are_answered_or_told_to_wait",
             "TestAttacks.test_slow_clients_are_closed",
             "TestAttacks.test_the_server_answers_while_it_decides",
@@ -582,7 +581,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestAsk.test_without_a_reranker_there_is_no_reward",
         ),
         "test_live_trace_building.py": ("TestBatches.test_stopped_before_the_trace_was_written",),
-        "test_mix_certificates.py": ("test_many_candidates_and_shards_give_the_same",),
         "test_words_languages_texts.py": ("test_every_reason_has_its_words",),
     },
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import exp
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from raglab.policy_parts.patterns import matches
-from raglab.values import Chunk
+from worlds import SCORES
 
 
 class Said(NamedTuple):
@@ -21,33 +22,6 @@ class Said(NamedTuple):
     options: tuple[tuple[int, ...], ...] = ()
     depth: int = 0
     confidence: float = 0.0
-
-
-class One(NamedTuple):
-    """One hit with its scores; `place` by l2."""
-
-    place: int
-    number: int
-    chunk: Chunk
-    entities: frozenset[str]
-    rank: int
-    l2: float
-    cosine: float
-    s_hybrid: float
-    s_rerank: float
-    s_raw: float
-    anchor_sim: float
-    sig_sim: float
-    reranked: bool
-    document: str
-
-    @property
-    def file_page(self):
-        """Document as the policy identifies it, and page."""
-        page = (
-            str(self.chunk.page) if self.chunk.page is not None else self.chunk.page_label or "n/a"
-        )
-        return self.document, page
 
 
 def say(trace, policy, row, arm=0):
@@ -79,10 +53,10 @@ def say(trace, policy, row, arm=0):
 
 
 def hits_of(trace, policy, row, arm, depth):
-    """Hits of a case, by l2."""
-    seen, at, aliases = trace.hits, (row, arm, depth), policy.patterns.entities
+    """Hits of a case by l2: their scores, and document as the policy identifies it with page."""
+    hits, at, aliases = trace.hits, (row, arm, depth), policy.patterns.entities
     out = []
-    for place, number in enumerate(seen.chunk[at].tolist()):
+    for place, number in enumerate(hits.chunk[at].tolist()):
         if number < 0:
             continue
         chunk = trace.chunks[number]
@@ -91,26 +65,23 @@ def hits_of(trace, policy, row, arm, depth):
             for name, patterns in aliases.items()
             if any(matches(p, chunk.full_text) for p in patterns)
         }
-        sig = (seen.sig_sim_strict if policy.resolver.strict else seen.sig_sim)[at][place]
-        scores = [
-            float(field[at][place])
-            for field in (seen.l2, seen.cosine, seen.s_hybrid, seen.s_rerank, seen.s_raw)
-        ]
-        rank = int(seen.rank[at][place])
+        scores = {name: float(getattr(hits, name)[at][place]) for name in SCORES}
+        if policy.resolver.strict:
+            scores["sig_sim"] = scores["sig_sim_strict"]
+        rank = int(hits.rank[at][place])
         by_path = policy.resolver.document_identity == "path"
         document = chunk.source if by_path else chunk.source.rsplit("/", 1)[-1]
+        page = str(chunk.page) if chunk.page is not None else chunk.page_label or "n/a"
         out.append(
-            One(
-                place,
-                number,
-                chunk,
-                frozenset(named | set(chunk.entities)),
-                rank,
-                *scores,
-                float(seen.anchor_sim[at][place]),
-                float(sig),
-                rank < int(seen.n_reranked[at]),
-                document,
+            SimpleNamespace(
+                place=place,
+                number=number,
+                chunk=chunk,
+                entities=named | set(chunk.entities),
+                rank=rank,
+                reranked=rank < int(hits.n_reranked[at]),
+                file_page=(document, page),
+                **scores,
             )
         )
     return out
@@ -277,7 +248,7 @@ def tags(hit, *, strict):
 
 def groups_of(policy, hits):
     """Hits by signature, groups by their nearest hit."""
-    by_sign: dict[Any, list[One]] = {}
+    by_sign: dict[Any, list[Any]] = {}
     for hit in hits:
         sign = tags(hit, strict=policy.resolver.strict)
         by_sign.setdefault(sign if any(sign) else hit.file_page[0], []).append(hit)
@@ -315,26 +286,18 @@ def resolved(trace, policy, row, hits):  # noqa: C901
         gap = groups[1][0].l2 - groups[0][0].l2
         if rules.min_group_gap is not None and gap >= rules.min_group_gap:
             return ok("group_gap", groups[0])
-        for stage, on, score, least, lead in (
-            (
-                "signature_similarity",
-                rules.signature,
-                "sig_sim",
-                rules.min_sig_sim,
-                rules.min_sig_sim_gap,
-            ),
-            (
-                "anchor_similarity",
-                rules.anchor,
-                "anchor_sim",
-                rules.min_anchor_sim,
-                rules.min_anchor_sim_gap,
-            ),
-        ):
+        for name, score in (("signature", "sig_sim"), ("anchor", "anchor_sim")):
+            on, least, lead = (
+                getattr(rules, key) for key in (name, f"min_{score}", f"min_{score}_gap")
+            )
             ranked = sorted(groups, key=lambda group, score=score: -getattr(group[0], score))
-            one, two = (getattr(group[0], score) for group in ranked[:2])
-            if on and (least is None or one >= least) and (lead is None or one - two >= lead):
-                return ok(stage, ranked[0])
+            first, second = (getattr(group[0], score) for group in ranked[:2])
+            if (
+                on
+                and (least is None or first >= least)
+                and (lead is None or first - second >= lead)
+            ):
+                return ok(f"{name}_similarity", ranked[0])
     return asked(policy, groups, "options")
 
 
@@ -356,7 +319,7 @@ def filled(policy, group, hits, named):
     for hit in hits:
         if not missing or len(chosen) >= k:
             break
-        if hit.file_page not in {other.file_page for other in chosen} and hit.entities & missing:
+        if hit.file_page not in pages_of(chosen) and hit.entities & missing:
             chosen = [*chosen, hit]
             missing = missing - hit.entities
     return chosen
@@ -364,38 +327,31 @@ def filled(policy, group, hits, named):
 
 def asked(policy, groups, stage):
     """Options; one that is left answers."""
-    shown: list[list[One]] = []
+    options: list[list[Any]] = []
     for group in groups[: policy.resolver.max_options]:
         picked = distinct(group, policy.chosen.final_k)
-        if {hit.file_page for hit in picked} not in [
-            {hit.file_page for hit in other} for other in shown
-        ]:
-            shown.append(picked)
-    numbers = tuple(tuple(hit.number for hit in picked) for picked in shown)
-    return (
-        Said("ok", "single_option", numbers[0])
-        if len(shown) == 1
-        else Said("ambiguous", stage, (), numbers)
-    )
+        if pages_of(picked) not in [pages_of(option) for option in options]:
+            options.append(picked)
+    numbers = tuple(tuple(hit.number for hit in option) for option in options)
+    if len(numbers) == 1:
+        return Said("ok", "single_option", numbers[0])
+    return Said("ambiguous", stage, (), numbers)
+
+
+def pages_of(hits):
+    """Documents and pages of hits."""
+    return {hit.file_page for hit in hits}
 
 
 def distinct(group, k):
     """Anchor and further members from other pages: new page first, then new file, then any."""
     anchor = group[0]
-    same = [hit for hit in group[1:] if hit.file_page[0] == anchor.file_page[0]]
-    pool = same + [hit for hit in group[1:] if hit not in same]
+    pool = sorted(group[1:], key=lambda hit: hit.file_page[0] != anchor.file_page[0])
     picked = [anchor]
-    for wanted in ("page", "file", "any"):
+    for part in (1, 0, None):
         for hit in pool:
-            new = {
-                "page": hit.file_page[1] not in {other.file_page[1] for other in picked},
-                "file": hit.file_page[0] not in {other.file_page[0] for other in picked},
-                "any": True,
-            }[wanted]
-            if (
-                len(picked) < k
-                and new
-                and hit.file_page not in {other.file_page for other in picked}
-            ):
+            pages = pages_of(picked)
+            is_new = part is None or hit.file_page[part] not in {page[part] for page in pages}
+            if len(picked) < k and is_new and hit.file_page not in pages:
                 picked.append(hit)
     return picked

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from log_samples import OK, POLICY, START, open_request, rows_of
-from raglab.audit.explanation import explain_request
 from raglab.audit.log import (
     AuditLog,
     check_from_json,
@@ -26,7 +25,6 @@ from raglab.bandit import Bandit
 from raglab.decision.checks import Check
 from raglab.default_learner import DefaultLearner
 from raglab.live.online_bandit import Online
-from raglab.policy import PolicyData
 from raglab.reward import PUBLISHED_REWARD_WEIGHTS
 from raglab.store.files import InputError
 from raglab.store.log_tables import (
@@ -38,7 +36,6 @@ from raglab.store.log_tables import (
     REQUESTS,
 )
 from raglab.words.canonical import canonical_json, digest, utc_text
-from raglab.words.text import jaccard
 
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
 NEXT_DAY = START + timedelta(days=1)
@@ -74,7 +71,7 @@ class TestRequests:
                     partial(open_request, request=odd),
                     "request_id must be a text of 1 to 200 characters",
                 )
-                for odd in ("", "x" * 201, 7, None)
+                for odd in ("", "x" * 201, 7)
             ),
             (lambda log: open_request(log, "r2", 7), "question must be a text, got int"),
             (
@@ -85,10 +82,6 @@ class TestRequests:
             (
                 lambda log: open_request(log, "r2", "who \ud800?"),
                 r"question must be a text in Unicode without NUL, got 'who \\ud800\?'",
-            ),
-            (
-                lambda log: log.decided("r1", {}),
-                "status must be one of ok, refuse, ambiguous, got None",
             ),
             (
                 lambda log: log.decided("r1", {"status": "maybe"}),
@@ -105,12 +98,12 @@ class TestRequests:
         assert {table.name: rows_of(log, table.name) for table in EVENTS} == before
 
     def test_policy_and_settings_are_kept_once(self, audit_logs):
-        """A hundred requests under one policy and one learner keep one body of each.
+        """Requests under one policy and one learner keep one body of each.
 
         Another learner adds its own.
         """
         log = audit_logs()
-        for number in range(100):
+        for number in range(3):
             open_request(log, f"r{number}")
         open_request(audit_logs(learner=DefaultLearner(rule="posterior")), "p")
         other = POLICY.replace("similarity.min_similarity", 0.5)
@@ -121,7 +114,6 @@ class TestRequests:
             "vote_share",
             "posterior",
         ]
-        assert PolicyData.from_mapping(rows_of(log, POLICIES)[1]["body"]) == other
 
     @pytest.mark.parametrize(
         "said",
@@ -172,7 +164,6 @@ class TestLearners:
                 entries.add(LEARNERS, {"at": utc_text(START), "digest": key, "body": body})
         with log.log.reading() as entries:
             expected = DefaultLearner("posterior", prior_yes=1.0, prior_no=1.0, on_word=False)
-            assert learner_of(entries, named, {}) == expected
             assert recorded_learner(entries, named) == (expected, [])
             with pytest.raises(
                 ValueError, match=r"learner settings must be among .*, got tomorrow; read"
@@ -182,19 +173,6 @@ class TestLearners:
 
 class TestSessions:
     """Which request a question rephrases (rule S5.4)."""
-
-    def test_how_near_is_nearly_the_same(self):
-        """At least half of the words of both are in both."""
-        assert jaccard(frozenset("abc"), frozenset("bcd")) == SilenceRule().near_same == 0.5
-        assert jaccard(frozenset(), frozenset()) == 0.0
-
-    @pytest.mark.parametrize(
-        ("rule", "name"), [(SilenceRule(hours=0.0), "hours"), (SilenceRule(24.0, 1.5), "near_same")]
-    )
-    def test_a_rule_of_silence_that_confirms_nothing(self, audit_logs, rule, name):
-        """It is refused with its name."""
-        with pytest.raises(ValueError, match=rf"silence\.{name} must be"):
-            audit_logs(silence=rule)
 
     @pytest.mark.parametrize("query", ["hash", "none"])
     def test_rephrasing_without_text(self, audit_logs, query):
@@ -222,21 +200,24 @@ class TestWords:
     }
 
     @SQLITE
-    @pytest.mark.parametrize(
-        ("query", "files"), [("text", ["audit.sqlite"]), ("hash", []), ("none", [])]
-    )
-    def test_what_is_kept(self, audit_logs, tmp_path, query, files):
+    @pytest.mark.parametrize("query", ["text", "hash", "none"])
+    def test_what_is_kept(self, audit_logs, tmp_path, query):
         """Only `text` puts the question and the values read from it into the file.
 
-        Confidences always stay.
+        A check quotes words of the question. Confidences and margins always stay.
         """
-        log = audit_logs(query=query)
+        log, text = audit_logs(query=query), "missing document coverage for: Sesame"
         open_request(log, "r1", "open Sesame?", parsed=self.PARSED)
-        (row,) = rows_of(log, REQUESTS)
+        check = Check("coverage", "S2.5", 1.0, 0.0, -1.0, False, text)
+        log.decided("r1", {"status": "refuse", "refusal_reason": f"{text}."}, [check])
+        (request,), (decision,) = rows_of(log, REQUESTS), rows_of(log, DECISIONS)
         log.close()
-        assert lies(tmp_path, "Sesame") == files
-        assert row["question_hash"] == ("" if query == "none" else HASH)
-        assert row["parsed"]["entity"] == (["Sesame", 0.9] if query == "text" else [None, 0.9])
+        is_kept = query == "text"
+        assert bool(lies(tmp_path, "Sesame")) is is_kept
+        assert request["question_hash"] == ("" if query == "none" else HASH)
+        assert request["parsed"]["entity"] == ["Sesame" if is_kept else None, 0.9]
+        assert decision["reason"] == (f"{text}." if is_kept else "")
+        assert decision["checks"][0]["margin"] == -1.0
 
     @SQLITE
     def test_forgetting(self, log, tmp_path):
@@ -254,10 +235,7 @@ class TestWords:
             log.replied(f"r{day}", "page Sesame", now=now)
             log.decided(f"r{day}", said, [check], {"total": 12.5}, now=now)
         assert lies(tmp_path, "Sesame") != []
-        with pytest.raises(ValueError, match="got 0"):
-            log.forget(before=0)  # type: ignore[arg-type]
         assert log.forget(before=START + timedelta(days=3)) == 3
-        assert log.forget(before=START + timedelta(days=3)) == 0
         kept = [row["question"] for row in rows_of(log, REQUESTS)]
         assert kept == [None] * 3 + ["open Sesame?"] * 3
         assert log.forget(before=START + timedelta(days=6)) == 3
@@ -270,32 +248,6 @@ class TestWords:
         assert row | blank == row
 
     @SQLITE
-    @pytest.mark.parametrize(("query", "kept"), [("text", True), ("hash", False), ("none", False)])
-    def test_a_check_quotes_the_question(
-        self,
-        audit_logs,
-        tmp_path,
-        query,
-        kept,
-    ):
-        """What must be covered are words of the question.
-
-        They are kept where its text is, and the numbers always.
-        """
-        log = audit_logs(query=query)
-        open_request(log, "r1", "open Sesame?")
-        text = "missing document coverage for: Sesame"
-        check = Check("coverage", "S2.5", 1.0, 0.0, -1.0, False, text)
-        said = {"status": "refuse", "answer": "no", "refusal_reason": f"{text}."}
-        log.decided("r1", said, [check])
-        (row,) = rows_of(log, DECISIONS)
-        assert row["reason"] == (f"{text}." if kept else "")
-        assert row["checks"][0]["margin"] == -1.0
-        assert explain_request("r1", log).rebuilt
-        log.close()
-        assert bool(lies(tmp_path, "Sesame")) is kept
-
-    @SQLITE
     @pytest.mark.parametrize("query", ["hash", "none"])
     def test_replies_are_forgotten_where_questions_are_not_kept(self, audit_logs, tmp_path, query):
         """A request that has a reply or an answer alone counts, and its words leave the files."""
@@ -305,7 +257,6 @@ class TestWords:
         log.decided("r1", {**OK, "answer": "Sesame"}, now=START)
         assert lies(tmp_path, "Sesame") != []
         assert log.forget(before=NEXT_DAY) == 1
-        assert log.forget(before=NEXT_DAY) == 0
         assert lies(tmp_path, "Sesame") == []
 
     @SQLITE
@@ -334,11 +285,17 @@ class TestWords:
             audit_logs("b.sqlite").forget()
 
     @pytest.mark.parametrize(
-        ("more", "told"), [({"query": "all"}, "query must be"), ({"keep_days": -1}, "keep_days")]
+        ("more", "rule"),
+        [
+            ({"query": "all"}, "query must be"),
+            ({"keep_days": -1}, "keep_days"),
+            ({"silence": SilenceRule(hours=0.0)}, r"silence\.hours must be"),
+            ({"silence": SilenceRule(24.0, 1.5)}, r"silence\.near_same must be"),
+        ],
     )
-    def test_settings_that_are_none(self, audit_logs, more, told):
+    def test_settings_that_are_none(self, audit_logs, more, rule):
         """Are refused at once."""
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=rule):
             audit_logs(**more)
 
     def test_no_secret_is_shown(self):
@@ -352,14 +309,6 @@ class TestWords:
 
 class TestFiles:
     """The log as a file."""
-
-    def test_an_empty_log(self, log, tmp_path):
-        """Has no row, settles and forgets nothing, and exports empty tables with their types."""
-        assert (log.pack(), log.settle(now=START), log.forget(before=START)) == (None, 0, 0)
-        files = log.export(tmp_path / "out")
-        frame = pd.read_parquet(next(path for path in files if path.stem == REQUESTS))
-        assert len(frame) == 0
-        assert str(frame["at"].dtype) == "datetime64[us, UTC]"
 
     @SQLITE
     def test_a_log_that_is_not_there(self, audit_logs, tmp_path):
@@ -377,25 +326,24 @@ class TestFiles:
             open_request(log, "r2")
 
     def test_export(self, log, tmp_path):
-        """Times are UTC times, whole numbers whole, JSON is text, what is missing is missing."""
+        """Times are UTC times, whole numbers whole, JSON is text, what is missing is missing.
+
+        An empty table keeps its types.
+        """
+        log.pack()
+        empty = next(path for path in log.export(tmp_path / "empty") if path.stem == REQUESTS)
+        assert str(pd.read_parquet(empty)["at"].dtype) == "datetime64[us, UTC]"
         open_request(log, "r1", parsed={"entity": ("Acme", 0.9)}, now=START.astimezone())
         log.decided("r1", OK)
         files = {path.stem: pd.read_parquet(path) for path in log.export(tmp_path / "out")}
         assert set(files) == {table.name for table in EVENTS} | {CURRENT}
-        asked = files[REQUESTS]
-        assert asked["at"].tolist() == [pd.Timestamp(START)]
-        assert json.loads(asked["parsed"][0]) == {"entity": ["Acme", 0.9]}
-        decided = files[DECISIONS]
-        assert (decided["status"][0], decided["answer"][0], bool(decided["reason"].isna()[0])) == (
-            "ok",
-            OK["answer"],
-            True,
-        )
-        assert bool(decided["confidence"].isna()[0])
-        assert str(decided["seq"].dtype) == "Int64"
-        assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".parquet"] * len(
-            files
-        )
+        requests, decisions = files[REQUESTS], files[DECISIONS]
+        assert requests["at"].tolist() == [pd.Timestamp(START)]
+        assert json.loads(requests["parsed"][0]) == {"entity": ["Acme", 0.9]}
+        assert decisions[["status", "answer"]].to_numpy().tolist() == [["ok", OK["answer"]]]
+        assert decisions[["reason", "confidence"]].isna().all(axis=None)
+        assert str(decisions["seq"].dtype) == "Int64"
+        assert len([*(tmp_path / "out").iterdir()]) == len(files)
 
     def test_a_folder_that_cannot_be_written(self, log, tmp_path):
         """Is refused."""
@@ -405,11 +353,10 @@ class TestFiles:
 
     def test_the_folder_of_an_index_is_no_log(self, tmp_path):
         """It is refused with the file that is the log of the index; no empty log is opened."""
-        for place in (tmp_path, str(tmp_path)):
-            with pytest.raises(
-                InputError, match=r"must be a file or a URL, got a folder; .*/audit\.sqlite\."
-            ):
-                AuditLog(place)
+        with pytest.raises(
+            InputError, match=r"must be a file or a URL, got a folder; .*/audit\.sqlite\."
+        ):
+            AuditLog(tmp_path)
         with pytest.raises(
             InputError, match=r"must be a file or a URL, got a folder; .*/bandit\.sqlite\."
         ):

@@ -18,8 +18,6 @@ from labelled import free_policy, labelled, noted
 from raglab.certify import fixed_sequence
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab import threshold_rescaling
-from raglab.lab.carried_labels import Validity
-from raglab.lab.certificate_checks import retest
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import CertificationSettings, pilot_counts
 from raglab.lab.certification_families import grid
@@ -30,7 +28,6 @@ from raglab.lab.looks import (
     Reuse,
     certificate_defect,
     look_delta,
-    recorded_looks,
     upgrade_look,
 )
 from raglab.lab.threshold_rescaling import (
@@ -41,7 +38,6 @@ from raglab.lab.threshold_rescaling import (
     quantile_map,
     rescale_thresholds,
 )
-from raglab.lab.trace_comparison import compare_traces
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import binomial_p, upper_bound
 from raglab.policy import PolicyData
@@ -120,19 +116,15 @@ def test_the_share_is_of_questions_labelled_ok():
 
 
 def test_an_embedder_to_itself_moves_no_threshold():
-    """Equal scores keep every threshold, between observed values too.
-
-    A certificate is left behind, for it was earned with other hits.
-    """
+    """Equal scores keep every threshold; a certificate that was earned with other hits goes."""
     for seed in range(4):
         source = random_trace(seed, n_cases=12)
         for policy in random_policies(seed, 2, fused__enabled=False):
             moved = rescale_thresholds(source, policy, to=source)
             assert moved.table["from"].tolist() == moved.table["to"].tolist()
             assert moved.policy == policy
-    policy = PolicyData.from_mapping(GATES)
-    earned = policy.replace("certificate", {"delta": 0.1})
-    assert rescale_thresholds(four(), earned, to=four()).policy == policy
+    earned = PolicyData.from_mapping(GATES).replace("certificate", {"delta": 0.1})
+    assert rescale_thresholds(four(), earned, to=four()).policy.certificate is None
 
 
 def test_a_signal_that_is_missing_or_constant_keeps_its_threshold():
@@ -141,43 +133,12 @@ def test_a_signal_that_is_missing_or_constant_keeps_its_threshold():
     The table says that they were not measured.
     """
     policy = PolicyData.from_mapping(GATES | {"confidence": {"enabled": True}})
+    measured, paths = reranked(0.2, 0.9), ["confidence.tau_default", "confidence.tau_explicit"]
     for to in (reranked(np.nan, np.nan), reranked(0.4, 0.4)):
-        for first, second in ((reranked(0.2, 0.9), to), (to, reranked(0.2, 0.9)), (to, to)):
-            moved = rescale_thresholds(first, policy, to=second)
-            rows = moved.table.set_index("path")
-            for path in ("confidence.tau_default", "confidence.tau_explicit"):
-                assert moved.policy.value(path) == policy.value(path) == rows.loc[path, "to"]
-                assert rows.loc[path, "note"] == UNMEASURED
-            assert rows.loc["l2.max_l2", "note"] == OUTSIDE
-
-
-def test_other_questions_and_fused_gates_are_refused():
-    """Rule, value, remedy."""
-    source = four()
-    with pytest.raises(ValueError, match="must hold the same questions"):
-        rescale_thresholds(
-            source, PolicyData.from_mapping(GATES), to=trace_of((ask(), [[Hit(0.5)]]))
-        )
-    parts = {"confidence": {"x": [0.0], "y": [0.0]}}
-    fused = PolicyData.from_mapping(GATES | {"fused": {"enabled": True, "parts": parts}})
-    with pytest.raises(ValueError, match="can not be moved"):
-        rescale_thresholds(source, fused, to=source)
-
-
-def test_a_retest_upholds_breaks_or_leaves_open():
-    """Of forty answers four are wrong.
-
-    At most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds.
-    """
-    rows = [(ask(f"q{n}", "refuse" if n < 4 else "ok"), [[Hit(0.25)]]) for n in range(40)]
-    policy = PolicyData.from_mapping(
-        {"similarity": {"enabled": False}, "confidence": {"enabled": False}}
-    )
-    said = {
-        alpha: retest(policy, trace_of(*rows), {"hallucination_rate": alpha}, delta=0.1).verdict
-        for alpha in (0.5, 0.02, 0.1)
-    }
-    assert said == {0.5: "upheld", 0.02: "broken", 0.1: "open"}
+        for first, second in ((measured, to), (to, measured), (to, to)):
+            rows = rescale_thresholds(first, policy, to=second).table.set_index("path")
+            assert rows.loc[paths, "to"].tolist() == [policy.value(path) for path in paths]
+            assert set(rows.loc[paths, "note"]) == {UNMEASURED}
 
 
 # scores by hand
@@ -188,22 +149,14 @@ COSINE = free_policy(confidence={"enabled": False}, similarity={"min_similarity"
 
 def desks(*scores, **declared):
     """Traces of the same questions, all labelled ok, with hand scores as cosine or signal `own`."""
-    traces = []
-    for column in scores:
-        rows = {
-            "query": [f"question {n}" for n in range(len(column))],
-            "label": "ok",
-            "source": "home.md",
-        }
+    queries = [f"question {n}" for n in range(len(scores[0]))]
+    rows = {"query": queries, "label": "ok", "source": "home.md", "hit_id": "a"}
+    more: dict[str, Any] = {"score": "cosine"}
+    if declared:
         own = {"own": {"higher": "surer", "unit": "raw"} | declared}
-        frame = pd.DataFrame(rows | {"hit_id": "a", "score" if not declared else "own": column})
-        if declared:
-            traces.append(trace_from_frame(frame, score=None, signals=own))
-        else:
-            for name in ("hit_id", "source"):
-                frame[name] = np.where(np.isnan(column), None, frame[name])
-            traces.append(trace_from_frame(frame, score="cosine"))
-    return traces
+        more = {"score": None, "signals": own}
+    name = "own" if declared else "score"
+    return [trace_from_frame(pd.DataFrame(rows | {name: column}), **more) for column in scores]
 
 
 def own_gate(**bounds):
@@ -227,28 +180,23 @@ def test_a_gate_that_judges_nothing_judges_nothing_after():
 
 
 def test_gates_that_are_off_are_not_mapped():
-    """The table has the acting thresholds, and calibrated cosine where confidence reads it."""
+    """The table has the acting thresholds alone."""
     old, new = desks([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
     moved = rescale_thresholds(old, COSINE, to=new)
     assert {path for path in moved.table["path"] if not path.startswith("resolver.")} == {
         "similarity.min_similarity"
     }
     assert moved.policy.l2 == COSINE.l2
-    assert not noted(moved.notes, "calibrated cosine")
-    on = COSINE.replace("confidence.enabled", True)
-    assert noted(rescale_thresholds(old, on, to=new).notes, "calibrated cosine")
 
 
 def test_a_signal_of_another_meaning_is_refused():
     """Another direction or unit under the same name, with both."""
-    policy, scores = own_gate(min=0.5), ([0.2, 0.5, 0.8],)
-    (old,), (asks,), (shares,) = (
-        desks(*scores, **more) for more in ({"unit": "raw"}, {"higher": "ask"}, {"unit": "share"})
-    )
-    with pytest.raises(ValueError, match="higher 'surer' and unit 'raw' in trace, higher 'ask'"):
-        rescale_thresholds(old, policy, to=asks)
-    with pytest.raises(ValueError, match="signal own must have the same direction and unit"):
-        rescale_thresholds(old, policy, to=shares)
+    policy, scores = own_gate(min=0.5), [0.2, 0.5, 0.8]
+    (old,) = desks(scores, unit="raw")
+    for change in ({"higher": "ask"}, {"unit": "share"}):
+        (new,) = desks(scores, **change)
+        with pytest.raises(ValueError, match="signal own must have the same direction and unit"):
+            rescale_thresholds(old, policy, to=new)
 
 
 def test_bounds_of_a_signal_do_not_cross():
@@ -257,8 +205,6 @@ def test_bounds_of_a_signal_do_not_cross():
     moved = rescale_thresholds(old, own_gate(min=0.5, max=0.52), to=new)
     assert [moved.policy.value(f"signals.own.{end}") for end in ("min", "max")] == [9.0, 9.0]
     assert moved.table.set_index("path").loc["signals.own.max", "note"] == BOUNDED
-    alone = rescale_thresholds(old, own_gate(max=0.52), to=new)
-    assert alone.policy.value("signals.own.max") == 1.0
 
 
 # certificates
@@ -307,13 +253,11 @@ def test_a_certificate_on_the_same_cases_is_divided_and_counted(old, certified):
     assert certificate_defect(result.policy) == ""
     (promise,) = result.certification.certificate.promises  # type: ignore[union-attr]
     assert promise.bound == pytest.approx(float(upper_bound(int(promise.k), promise.n, 0.05 / m)))
-    assert f"tested at {0.05 / m:.3g}" in rows["reason"]
     # A second upgrade begins from it: a third look, of m policies that either look before may lead
     # to.
     third = rescale_thresholds(upgraded(old), result.policy, to=upgraded(old, 3.0))
     assert (third.look, third.hypotheses) == (3, 2 * m)
     assert third.delta == pytest.approx(0.1 / 6)
-    assert third.certification.certificate.hypotheses == m  # type: ignore[union-attr]
 
 
 def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(old, tmp_path):
@@ -346,22 +290,15 @@ def test_the_file_knows_among_how_many_the_cases_chose(old, tmp_path):
     bare = free_policy(
         similarity={"enabled": True, "min_similarity": chosen.value(PATHS[0])}
     ).replace("confidence.enabled", chosen.confidence.enabled)
-    assert bare.learned_cases == {}
     result = upgrade(old, bare, targets=RISK, looks=looks)
     assert (result.look, result.hypotheses) == (2, m)
-    rows = recorded_looks(looks, chosen.certificate["cases_hash"]).values()
-    assert [row.hypotheses for row in rows] == [m, m]
     lines = looks.read_text(encoding="utf-8").splitlines()
     looks.write_text(
         "".join(line.replace(f', "hypotheses": {m}', "") + "\n" for line in lines), encoding="utf-8"
     )
     older = upgrade(old, bare, targets=RISK, looks=looks)
     assert older.look == 0
-    told = "holds 2 looks that do not state among how many candidates"
-    assert told in older.missing[0]
-    looks.write_text(lines[0].replace(f', "hypotheses": {m}', "") + "\n", encoding="utf-8")
-    # Its own certificate states m for its line.
-    assert upgrade(old, chosen, looks=looks).hypotheses == m
+    assert "holds 2 looks that do not state" in older.missing[0]
 
 
 def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(old, certified):
@@ -396,28 +333,16 @@ def test_a_look_after_an_upgrade_is_never_at_a_looser_level(sizes, m):
 
 
 def test_other_sets_of_the_same_questions_are_further_looks(old, tmp_path):
-    """A case dropped, or the splits dealt again.
-
-    The file holds a code of each question, once a set.
-    """
+    """A case dropped; of other questions it is the first look."""
     looks = tmp_path / "looks.jsonl"
     upgrade(old, free_policy(), targets=RISK, looks=looks)
     rescale_thresholds(old, free_policy(), to=upgraded(old, 3.0), targets=RISK, looks=looks)
-    lines = looks.read_text(encoding="utf-8").splitlines()
-    assert [line.count("codes") for line in lines] == [1, 0]
     answered = decide(old, free_policy()).status == 0
     dropped = next(
         row for row, case in enumerate(old.cases) if case.split == "certify" and answered[row]
     )
     part = [row for row in range(len(old)) if row != dropped]
-    names = np.random.default_rng(0).permutation([case.split for case in old.cases])
-    dealt = replace(
-        old,
-        cases=tuple(case._replace(split=name) for case, name in zip(old.cases, names, strict=True)),
-    )
-    for number, trace in enumerate((old.subset(part), dealt), start=3):
-        result = upgrade(trace, free_policy(), targets=RISK, looks=looks)
-        assert result.look == number
+    assert upgrade(old.subset(part), free_policy(), targets=RISK, looks=looks).look == 3
     other = labelled(2, SPLITS, steps=None)
     assert upgrade(other, free_policy(), targets=RISK, looks=looks).look == 1
 
@@ -453,11 +378,9 @@ def test_arms_are_those_of_the_certificate_and_of_one_name(old):
         two_arms("x", "y", base=old), policy, to=two_arms("y", "x", base=old), targets=RISK
     )
     assert same.policy.similarity.min_similarity == 0.4
-    assert same.certification.policy.certificate["arm"] == "x"  # type: ignore[union-attr, index]
-    on_y = certify_policy(two_arms("x", "y", base=old), policy, targets=RISK, arm="y").policy
-    assert on_y is not None
-    halved = replace(old, hits=old.hits._replace(cosine=old.hits.cosine * 0.5))
-    moved = rescale_thresholds(two_arms("x", "y", base=old), on_y, to=halved)
+    both = two_arms("x", "y", base=old)
+    on_y = certify_policy(both, policy, targets=RISK, arm="y").policy
+    moved = rescale_thresholds(both, on_y, to=replace(two_arms("y", base=old), arms=("z",)))
     assert moved.policy.similarity.min_similarity == 0.4
     with pytest.raises(ValueError, match=r"to_arm must be one of .* no arm 'hybrid'"):
         rescale_thresholds(old, policy, to=two_arms("x", "y", base=old), targets=RISK)
@@ -475,11 +398,6 @@ def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(old, method):
             ValueError, match=r"those that the policy was fitted on, got 1?[58]0 of"
         ):
             certify_policy(trace, moved.policy.replace("certificate", None), targets=RISK)
-    tune = old.split("tune"), upgraded(old).split("tune")
-    with pytest.warns(UserWarning, match="in sample"):
-        assert (
-            "150 of these 150" in compare_traces(*tune, policy=tuned, after=moved.policy).in_sample
-        )
 
 
 def test_a_look_that_another_process_takes_meanwhile_is_counted(old, tmp_path, monkeypatch):
@@ -537,12 +455,7 @@ def test_an_older_certificate_counts_its_candidates(old, certified):
     rows = {name: value for name, value in certified.certificate.items() if name != "hypotheses"}
     older = certified.model_copy(update={"certificate": rows | {"candidates": 7}})
     assert upgrade(old, older).hypotheses == 7
-    for name, value in (
-        ("hypotheses", 0),
-        ("hypotheses", "many"),
-        ("budget", 0.9),
-        ("looks", 10**12),
-    ):
+    for name, value in (("hypotheses", 0), ("budget", 0.9), ("looks", 10**12)):
         forged = certified.model_copy(
             update={"certificate": {**certified.certificate, name: value}}
         )
@@ -560,19 +473,6 @@ def test_the_report_split_judges_both(old, certified):
     before = sweep(old.split("report"), [certified])["coverage"].iloc[0]
     assert result.judged.coverage == pytest.approx(before, abs=0.05)
     assert result.unmapped.coverage < before / 2
-    assert "certified yes; look 2" in repr(result)
-    assert "similarity.min_similarity" in result._repr_html_()
-
-
-def test_doubtful_labels_of_certify_cases_are_counted(old, certified):
-    """A document that no question hits now."""
-    gone = replace(
-        upgraded(old), chunks=tuple(chunk._replace(source="else.md") for chunk in old.chunks)
-    )
-    result = rescale_thresholds(old, certified, to=gone)
-    n = sum(case.expect_sources == ("guide.md",) for case in old.cases)
-    assert (result.labels == Validity.uncertain).sum() == n
-    assert not result.certified  # what is answered is scored as it stands, as wrong
 
 
 def test_lost_labels_promise_nothing(old, certified):
@@ -581,19 +481,15 @@ def test_lost_labels_promise_nothing(old, certified):
     An answer from it would count as correct, so nothing is certified.
     """
 
-    def told(trace, text):
+    def renamed(trace, text):
         chunks = tuple(
             chunk._replace(chunk_id=chunk.source, text=text) for chunk in trace.chunks[:1]
         )
         hits = trace.hits._replace(chunk=np.minimum(trace.hits.chunk, 0))
         return replace(trace, chunks=chunks, hits=hits)
 
-    before, after = (
-        told(old, "Reset the router."),
-        told(upgraded(old), "The cafeteria opens at nine."),
-    )
-    same = told(upgraded(old), "Reset the router.")
-    assert rescale_thresholds(before, certified, to=same).certified
+    before = renamed(old, "Reset the router.")
+    after = renamed(upgraded(old), "The cafeteria opens at nine.")
     result = rescale_thresholds(before, certified, to=after)
     answered = decide(after, result.policy).status == 0
     lost = [case.split == "certify" and case.expect_sources == ("guide.md",) for case in old.cases]
@@ -618,38 +514,34 @@ def test_refit_takes_the_cheapest_that_passes_on_tune(old, certified):
     passing = counts.p(np.array([0.2])).max(axis=1) <= 0.1
     own = sweep(tune, [chosen.replace("certificate", None)])
     assert 1.0 - own["pass_rate"].iloc[0] == pytest.approx(counts.cost[passing].min())
-    assert "Refit on 150 new cases" in " ".join(result.notes)
     assert (result.table["note"] == REFITTED).any()
 
 
 def test_what_was_fitted_on_old_scores_is_refitted_or_refused(old):
     """A decision model and a fused gate: their weights mean nothing on other scores."""
     decision = fit_decision(old, free_policy())
-    fused = fit_fused_gate(old, free_policy()).policy
-    for policy in (decision, fused):
+    for policy in (decision, fit_fused_gate(old, free_policy()).policy):
         with pytest.raises(ValueError, match=r"can not be moved.*method='refit'"):
             upgrade(old, policy, targets=RISK)
         result = upgrade(old, policy, method="refit", targets=RISK)
-        assert "fitted again" in " ".join(result.notes)
         assert result.look == 1
         assert result.certification is not None
     with pytest.raises(ValueError, match="refit must have targets"):
         upgrade(old, decision, method="refit")
 
 
-def test_other_splits_and_labels_are_refused(old):
-    """With a count; and a trace of which every case is held back."""
+def test_other_cases_are_refused(old):
+    """Other questions, splits and labels with a count; and cases that are all held back."""
     n = sum(case.expect_status == "ok" for case in old.cases)
     row = next(row for row, case in enumerate(old.cases) if case.expect_status == "ok")
-    one, every = [row], range(len(old))
+    single, every = [row], range(len(old))
     changes: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (every, {"expect_status": "refuse", "expect_sources": ()}, f"same labels, got {n} of 460"),
         (every, {"selected_sources": ("guide.md",)}, "documents that the user named, got 460 of"),
         (every, {"split": "tune"}, "same splits, got 310 of 460"),
-        *(
-            (one, label, rf"same labels, got 1 of 460 cases.*{old.cases[row].query}.*correct")
-            for label in ({"expect_sources": ()}, {"answer": "x"})
-        ),
+        (single, {"expect_sources": ()}, rf"same labels, got 1 .*{old.cases[row].query}.*correct"),
+        (single, {"answer": "x"}, "same labels, got 1 of 460"),
+        (single, {"query": "another?"}, "same questions"),
     )
     for rows, change, rule in changes:
         cases = list(old.cases)

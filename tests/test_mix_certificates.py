@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import raglab
 from labelled import free_policy, labelled, noted
 from raglab import metrics
 from raglab.lab.certificate_checks import check_policy
@@ -35,7 +34,6 @@ from raglab.metrics import binomial_p
 from raglab.metrics.intervals import Stratum
 from raglab.metrics.mixes import estimated_mix
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
@@ -95,7 +93,7 @@ def test_p_values_are_valid_over_all_outcomes(tenths, alpha, shares, level, lowe
     An answer to what should be refused is never right, so "right" is a refusal there.
     """
     wrong, right = np.array(tenths[:3]) / 20.0, np.array(tenths[3:]) / 20.0
-    answered = wrong + np.array([right[0], right[1], right[2]]) * [1.0, 0.0, 0.0]
+    answered = wrong + right * [1.0, 0.0, 0.0]
     excess = float(np.dot(shares, wrong - alpha * answered))
     cells, _, _ = outcomes()
     cells = cells.copy()
@@ -142,9 +140,8 @@ def some_cells(seed, sizes=(60, 30, 30)):
 def test_fewer_errors_and_more_right_answers_are_never_worse(seed, alpha):
     """Nor is a higher target; the bound lies where the p-value says, either way."""
     cells = some_cells(seed)
-    better = cells.copy()
+    better, more = cells.copy(), cells.copy()
     better[[0, 1]] += (-1, 1) if cells[0] else (0, 0)
-    more = cells.copy()
     more[[1, 6]] += (1, -1) if cells[6] else (0, 0)
     test = of_cells([cells, better, more], ("hallucination_rate",), CORNERS)
     for lower in (False, True):
@@ -176,7 +173,6 @@ def test_so_many_labels_certify_and_one_fewer_in_all_does_not():
     test = of_cells(cells, names, [0.8, 0.1, 0.1])
     need = test.needed(0, 0, 0.2, 0.1)
     assert sum(need.as_seen) > sum(need.best)
-    assert need.best[1] == need.best[2] == -(-need.best[0] // 8)
 
     def ideal(labels):
         best = np.zeros(metrics.N_CELLS, dtype=np.int64)
@@ -213,22 +209,16 @@ def test_of_the_sample_all_stays_as_it_was(trace):
     assert plain.policy == named.policy
     assert plain.table.equals(named.table)
     assert "mix" not in plain.certificate.rows
-    counts = plain.table[["hallucination_rate_k", "hallucination_rate_n"]].to_numpy().T
-    p = binomial_p(*counts, RISK["hallucination_rate"])
-    assert plain.table["hallucination_rate_p"].tolist() == np.asarray(p).tolist()
     assert plain.label_needs == {}
-    (note,) = [text for text in plain.notes if "ok questions in traffic" in text]
-    assert "stays true with more ok questions" in note
+    assert noted(plain.notes, "stays true with more ok questions")
 
 
 def test_a_certificate_states_its_mix(trace, certified, tmp_path):
-    """In its rows and reason; coverage, over-ask and costs are those of the mix."""
+    """In its rows; coverage is that of the mix."""
     rows = certified.policy.certificate
     assert rows["mix"] == MIX
     assert rows["mix_corners"] == [[0.95, 0.05, 0.0]]
-    assert "in traffic of ok 0.95, refuse 0.05" in rows["reason"]
     assert certified.label_needs.keys() == {"hallucination_rate"}
-    assert certified.needs == {}
     held = trace.split("certify")
     cells = certified_tally(held, [certified.policy], None).cells
     labels = metrics.label_counts(cells)[0]
@@ -237,7 +227,6 @@ def test_a_certificate_states_its_mix(trace, certified, tmp_path):
     certified.policy.save(tmp_path / "policy.yaml")
     again = Policy.load(tmp_path / "policy.yaml")
     assert again.certificate == certified.policy.certificate
-    assert certificate_defect(again) == ""
 
 
 def drawn_mix(delta, *hits, **more):
@@ -265,37 +254,18 @@ def test_an_estimated_mix_takes_half_of_the_error(trace):
 
 def test_half_of_the_error_where_the_counts_are_known():
     """Three labels of which each has a case."""
-    trace = three_labels()
-    estimate = drawn_mix(0.3, 285, 10, 5)
-    result = certify_policy(trace, POLICY, targets=RISK, mix=estimate)
-    assert result.certificate.mix == estimate.at(0.05).rows
-    corners = estimate.at(0.05).vertices(np.array([20, 10, 10]))
-    assert result.certificate.mix_corners == tuple(map(tuple, corners.tolist()))
-
-
-def three_labels():
-    """40 cases of three labels, 20 ok."""
     trace = labelled(1, {"certify": 40})
     names = ["ok"] * 20 + ["refuse"] * 10 + ["ambiguous"] * 10
     cases = tuple(
-        case._replace(expect_status=name, expect_sources=("guide.md",) if name == "ok" else ())
+        case._replace(expect_status=name, expect_sources=())
         for case, name in zip(trace.cases, names, strict=True)
     )
-    return replace(trace, cases=cases)
-
-
-def test_many_candidates_and_shards_give_the_same(trace, tmp_path):
-    """Without a split tune all are tested at once; of shards too."""
-    whole = certify_best(trace, POLICY, targets=RISK, paths=ONE, mix=MIX)
-    raglab.io.save_shards([trace], tmp_path / "shards", shard=130)
-    of_shards = certify_best(
-        Trace.open(tmp_path / "shards"), POLICY, targets=RISK, paths=ONE, mix=MIX
-    )
-    assert whole.certificate == of_shards.certificate
-    assert whole.table.equals(of_shards.table)
-    holm = certify_best(labelled(2, {"": 250}), POLICY, targets=RISK, paths=ONE, mix=MIX)
-    assert holm.certificate.method == "holm"
-    assert (holm.table["hallucination_rate_p"] <= 1.0).all()
+    estimate = drawn_mix(0.3, 285, 10, 5)
+    result = certify_policy(replace(trace, cases=cases), POLICY, targets=RISK, mix=estimate)
+    halved = estimate.at(0.05)
+    assert result.certificate.mix == halved.rows
+    corners = halved.vertices(np.array([20, 10, 10]))
+    assert result.certificate.mix_corners == tuple(map(tuple, corners.tolist()))
 
 
 def test_another_mix_is_another_look(trace, tmp_path):
@@ -303,41 +273,33 @@ def test_another_mix_is_another_look(trace, tmp_path):
     looks = tmp_path / "looks.jsonl"
     with pytest.raises(ValueError, match="each label with a share of the mix must have a case"):
         certify_policy(trace, POLICY, targets=RISK, mix={"ambiguous": 0.1}, looks=looks)
-    assert not looks.exists() or not looks.read_text(encoding="utf-8")
-    for mix in (MIX, MIX):
-        found = certify_policy(trace, POLICY, targets=RISK, mix=mix, looks=looks)
-        assert found.certificate.looks == 1
+    for _ in range(2):
+        result = certify_policy(trace, POLICY, targets=RISK, mix=MIX, looks=looks)
+        assert result.certificate.looks == 1
     for other in ({"ok": 0.9}, {"ok": (0.94, 0.95), "refuse": (0.05, 0.06), "ambiguous": 0.0}):
         with pytest.raises(ValueError, match="certified on once"):
             certify_policy(trace, POLICY, targets=RISK, mix=other, looks=looks)
 
 
-def asked_twice(labels):
-    """The first question is asked in two cases."""
-    trace = labelled(1, {"certify": 40})
-    right: dict[str, Any] = {"expect_status": "ok", "expect_sources": ("guide.md",)}
-    cases = [case._replace(**right) for case in trace.cases]
-    first = cases[0]._replace(expect_sources=("other.md",))
-    second = cases[1]._replace(query=first.query, expect_status=labels[1])
-    return replace(trace, cases=(first, second, *cases[2:]))
-
-
 @pytest.mark.filterwarnings("ignore:40 cases ask 39 questions")
 def test_a_question_counts_once_with_its_worst_case():
     """Wrong if one of its cases is; of several labels it is an error with counts."""
-    trace = asked_twice(("ok", "ok"))
-    policy = always_answer(POLICY)
-    questions = np.r_[0, 0, 1:39]
-    names = ["hallucination_rate", "expected_cost"]
-    counted = certified_tally(trace, [policy], None)
-    repeats = repeated_cases(trace, [policy], questions, None)
-    units = unit_cells(tally_losses(counted, names, None), repeats)
-    assert units.shape == (1, 2, metrics.N_CELLS)
-    assert units.sum(axis=2).tolist() == [[39, 39]]
-    assert (units[0, :, 0] == counted.cells[0, 0]).all()
-    assert (units[0, :, 1] == counted.cells[0, 1] - 1).all()
+    trace = labelled(1, {"certify": 40})
+    cases = [
+        case._replace(expect_status="ok", expect_sources=("guide.md",)) for case in trace.cases
+    ]
+    wrong = cases[0]._replace(expect_sources=("other.md",))
+
+    def certified_with(label):
+        again = cases[1]._replace(query=wrong.query, expect_status=label)
+        repeated = replace(trace, cases=(wrong, again, *cases[2:]))
+        targets = RISK | {COST: 0.9}
+        return certify_policy(repeated, always_answer(POLICY), targets=targets, mix={"ok": 1.0})
+
+    promises = certified_with("ok").certificate.promises
+    assert [(promise.k, promise.n) for promise in promises] == [(1, 39), (1, 39)]
     with pytest.raises(ValueError, match="one label, got several for 1 of 39"):
-        certify_policy(asked_twice(("ok", "refuse")), POLICY, targets=RISK, mix={"ok": 0.9})
+        certified_with("refuse")
 
 
 @LAWFUL
@@ -379,9 +341,6 @@ def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified):
     assert result.verdict == "upheld"
     refusable = labelled(8, {"": 900}, wrong=0.7, refusable=0.2)
     assert check_policy(refusable, policy).verdict == "broken"
-    only_ok = [row for row, case in enumerate(fresh.cases) if case.expect_status == "ok"]
-    with pytest.raises(ValueError, match="each label with a share"):
-        check_policy(fresh.subset(only_ok), policy)
 
 
 @pytest.mark.parametrize(

@@ -83,17 +83,15 @@ def test_bootstrap_and_delta_method_agree_by_session():
 
 @pytest.mark.parametrize("modelled", [False, True])
 @pytest.mark.parametrize("name", SMOOTH)
-# parametrised
 def test_the_influence_is_what_a_round_changes(name, modelled):
     """Leaving a round out moves the value by −influence / (n − 1), but for terms of 1 / n²."""
     log = logged(np.random.default_rng(4), 400, modelled=modelled)
     limits = EstimatorSettings(3.0, 3.0)
     (rows,) = weigh_targets(log, (TARGET,), None, None, None)
     whole = fit_estimator(rows, name, limits)
-    for row in range(0, 400, 23):
+    for row in range(0, 400, 40):
         (less,) = weigh_targets(log.drop(index=row), (TARGET,), None, None, None)
         moved = whole.value - fit_estimator(less, name, limits).value
-        assert moved == pytest.approx(whole.influence[row] / 399, abs=3e-4)
         assert moved == pytest.approx(whole.influence[row] / 399, rel=0.1, abs=2e-5)
 
 
@@ -200,14 +198,7 @@ def statuses(log, target, *names, **more):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)
         table = estimate(log, target, names or ESTIMATORS, **more)
-    return dict(zip(table["estimator"], table["status"], strict=True))
-
-
-def notes(log, target, name, **more):
-    """Why the status of an estimator is what it is."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OverlapWarning)
-        return estimate(log, target, (name,), **more).attrs["notes"][name]
+    return table.set_index("estimator")["status"].to_dict()
 
 
 def test_a_wide_log_is_ok():
@@ -217,10 +208,8 @@ def test_a_wide_log_is_ok():
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table = estimate(uniform(2000), [0.4, 0.6])
-    found = dict(zip(table["estimator"], table["status"], strict=True))
-    assert found.pop("dm") == "weak"
-    assert set(found.values()) == {"ok"}
+        table = estimate(uniform(2000), [0.4, 0.6]).set_index("estimator")
+    assert table["status"].to_dict() == dict.fromkeys(ESTIMATORS, "ok") | {"dm": "weak"}
     assert {name for name, note in table.attrs["notes"].items() if note} == {"dm"}
 
 
@@ -230,10 +219,9 @@ def test_few_effective_rounds(n, status):
 
     Below 100 weak, below 10 none.
     """
-    seen = overlap(uniform(n), [0.0, 1.0])
-    assert (seen.n, seen.ess, seen.max_weight, seen.mean_weight) == (n, n / 2, 2.0, 1.0)
-    assert seen.status == status
-    assert ("effective sample size" in seen.note) == (status != "ok")
+    row = overlap(uniform(n), [0.0, 1.0])
+    assert (row.n, row.ess, row.max_weight, row.mean_weight) == (n, n / 2, 2.0, 1.0)
+    assert row.status == status
     assert set(statuses(uniform(n), [0.0, 1.0], "ips", "snips", "dr").values()) == {status}
     # dr cannot check it
     assert statuses(uniform(n), [0.0, 1.0], "dm")["dm"] == ("weak" if status == "ok" else "none")
@@ -245,9 +233,7 @@ def test_one_round_with_most_of_the_weight():
         {"action": [1] + [0] * 999, "reward": [0, 1] * 500, "propensity": [0.001] + [0.999] * 999}
     )
     for share, status in ((0.05, "ok"), (0.2, "weak"), (0.8, "none")):
-        seen = overlap(log, [1 - share, share], rules=Rules(ess=(0.0, 0.0)))
-        assert seen.status == status
-        assert (f"one round holds {share:.0%} of the weight" in seen.note) == (status != "ok")
+        assert overlap(log, [1 - share, share], rules=Rules(ess=(0.0, 0.0))).status == status
 
 
 @pytest.mark.parametrize(("factor", "status"), [(1.0, "ok"), (0.95, "weak"), (0.5, "none")])
@@ -258,8 +244,6 @@ def test_propensities_that_are_wrong_show_in_the_mean_weight(factor, status):
     seen = overlap(log, [0.45, 0.55])
     assert seen.status == status
     assert seen.mean_weight == pytest.approx(1 / factor)
-    assert seen.mean_weight_low <= 1 / factor <= seen.mean_weight_high
-    assert ("mean weight" in seen.note) == (status != "ok")
 
 
 def test_a_mean_weight_that_chance_explains_is_no_finding():
@@ -281,24 +265,24 @@ def test_mass_on_arms_never_logged(mass, status):
     seen = overlap(log, target)
     assert seen.unsupported == pytest.approx(mass)
     assert seen.status == status
-    assert ("arms never logged (2)" in seen.note) == (mass > 0)
-    others = [name for name in ESTIMATORS if name != "dm"]
-    assert set(statuses(log, target, *others).values()) == {status}
-    assert statuses(log, target, "dm") == {"dm": "weak" if status == "ok" else "none"}
+    by_name = statuses(log, target)
+    assert by_name.pop("dm") == ("weak" if status == "ok" else "none")
+    assert set(by_name.values()) == {status}
 
 
 def test_few_events_make_few_reasons():
-    """Three clicks in 10,000 rounds.
+    """Three clicks in 10,000 rounds: the weights are fine, one round makes a third of the variance.
 
-    The weights are fine, but one round makes a third of the variance.
+    Rewards that are all the same are no certainty.
     """
     log = uniform(10_000).assign(reward=0.0)
     log.loc[[10, 500, 7000], "reward"] = 1.0
     assert overlap(log, [0.5, 0.5]).status == "ok"
     assert statuses(log, [0.5, 0.5], "snips", "dr") == {"snips": "weak", "dr": "weak"}
-    assert "one round makes 33% of the variance" in notes(log, [0.5, 0.5], "snips")
     log.loc[[10, 500], "reward"] = 0.0
     assert statuses(log, [0.5, 0.5], "snips") == {"snips": "none"}
+    log["reward"] = 1.0
+    assert statuses(log, [0.4, 0.6], "snips", "dm") == {"snips": "weak", "dm": "weak"}
 
 
 def test_weight_that_was_cut_away():
@@ -311,7 +295,6 @@ def test_weight_that_was_cut_away():
         found = statuses(log, [0.0, 1.0], "clipped_ips", "ips", clip=limit)
         assert found == {"clipped_ips": status, "ips": "ok"}
     assert statuses(log, [0.0, 1.0], "switch_dr", switch=1.0) == {"switch_dr": "none"}
-    assert "100% of the weight is beyond 1" in notes(log, [0.0, 1.0], "switch_dr", switch=1.0)
 
 
 def test_a_model_that_the_log_contradicts():
@@ -322,12 +305,8 @@ def test_a_model_that_the_log_contradicts():
     log = uniform(4000)
     right = log.assign(q_0=0.5, q_1=0.5)
     assert statuses(right, [0.4, 0.6], "dm", "dr") == {"dm": "none", "dr": "ok"}
-    assert notes(right, [0.4, 0.6], "dm").startswith(
-        "the interval takes the reward model from outside for true; dr may"
-    )
     wrong = log.assign(q_0=0.9, q_1=0.9)
     assert statuses(wrong, [0.4, 0.6], "dm", "dr") == {"dm": "none", "dr": "ok"}
-    assert "contradicts the reward model by -0.395" in notes(wrong, [0.4, 0.6], "dm")
 
 
 def test_means_by_arm_that_the_weights_may_confound():
@@ -340,57 +319,36 @@ def test_means_by_arm_that_the_weights_may_confound():
     chosen = np.where(x < 0.5, 0.8, 0.2)  # of arm 1, which pays where it is seldom chosen
     action = (rng.random(4000) < chosen).astype(int)
     reward = np.where(action == 1, x > 0.5, rng.random(4000) < 0.5).astype(float)
-    log = pd.DataFrame(
-        {
-            "action": action,
-            "reward": reward,
-            "propensity": np.where(action == 1, chosen, 1.0 - chosen),
-        }
-    )
-    assert statuses(log, [0.5, 0.5], "dm")["dm"] == "none"
-    assert statuses(log, [0.5, 0.5], "dm", rules=Rules(model=(np.inf, np.inf)))["dm"] == "weak"
-    assert "weights vary within an arm" in notes(log, [0.5, 0.5], "dm")
+    chance = np.where(action == 1, chosen, 1.0 - chosen)
+    log = pd.DataFrame({"action": action, "reward": reward, "propensity": chance})
+    assert statuses(log, [0.5, 0.5], "dm", "dr") == {"dm": "none", "dr": "ok"}
     assert estimate(log, [0.5, 0.5], ("dm", "dr"))["value"].tolist() == pytest.approx(
         [0.36, 0.52], abs=0.005
     )
-    assert statuses(log, [0.5, 0.5], "dr") == {"dr": "ok"}
-    assert statuses(uniform(2000), [0.4, 0.6], "dm") == {"dm": "weak"}
-
-
-def test_rewards_that_are_all_the_same_are_no_certainty():
-    """An interval without width is weak for the direct method too."""
-    log = uniform(2000).assign(reward=1.0)
-    assert statuses(log, [0.4, 0.6], "snips", "dm", "dr") == {
-        "snips": "weak",
-        "dm": "weak",
-        "dr": "weak",
-    }
 
 
 def test_a_log_in_which_nothing_counts():
     """The target never does what was logged: no value of the ratio, and a warning that says so."""
     log = pd.DataFrame({"action": [0] * 50, "reward": [0, 1] * 25, "propensity": 0.5})
-    with pytest.warns(OverlapWarning, match="100.0% of the target is on arms never logged"):
+    with pytest.warns(OverlapWarning, match="arms never logged"):
         table = estimate(log, [0.0, 1.0])
     assert set(table["status"]) == {"none"}
     by_name = table.set_index("estimator")
     assert np.isnan(by_name.loc[["snips", "replay"], ["value", "low", "high"]]).all(axis=None)
-    assert (by_name.loc["ips", "ess"], by_name.loc["ips", "max_weight"]) == (0.0, 0.0)
+    assert by_name.loc["ips", "ess"] == 0.0
 
 
 def test_the_mean_weight_has_an_interval():
     """Normal, of the level asked for; wider by sessions that are alike."""
     rng = np.random.default_rng(4)
     action = (rng.random(1000) < 0.3).astype(int)
-    log = pd.DataFrame(
-        {"action": action, "reward": 0.0, "propensity": np.where(action == 1, 0.3, 0.7)}
-    )
-    weight = np.where(action == 1, 0.5 / 0.3, 0.5 / 0.7)
+    chance = np.array([0.7, 0.3])[action]
+    log = pd.DataFrame({"action": action, "reward": 0.0, "propensity": chance})
+    weight = pd.Series(0.5 / chance)
     seen = overlap(log, [0.5, 0.5])
-    reach = 1.959964 * weight.std(ddof=1) / np.sqrt(1000)
+    reach = 1.959964 * weight.std() / np.sqrt(1000)
     assert (seen.mean_weight_low, seen.mean_weight_high) == pytest.approx(
         (weight.mean() - reach, weight.mean() + reach)
     )
-    twice = pd.concat([log, log], ignore_index=True)
-    sessions = overlap(twice, [0.5, 0.5], session=np.tile(np.arange(1000), 2))
+    sessions = overlap(pd.concat([log] * 2), [0.5, 0.5], session=np.tile(np.arange(1000), 2))
     assert sessions.mean_weight_low == pytest.approx(seen.mean_weight_low)

@@ -23,6 +23,7 @@ from local_server import APP
 from raglab.store.policies import Policy
 
 ROOT = Path(__file__).parents[1]
+POLICY = Policy.load(APP.with_name("policy.yaml"))
 GOOD = b'{"hits": [{"query": "what is the excess?", "hit_id": "a", "node_score": 0.9}]}'
 HEAD = b"POST /decide HTTP/1.1\r\nhost: a\r\n"
 
@@ -127,26 +128,20 @@ class TestDecisions:
 
         Its policy answers all, in plain JSON.
         """
-        policy = Policy.load(APP.with_name("policy.yaml"))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            status, content = app.decisions(policy, app.questions(3))
+            status, content = app.decisions(POLICY, app.questions(3))
         assert status == 200
         assert [row["status"] for row in json.loads(content)["decisions"]] == ["ok"] * 3
 
     @pytest.mark.parametrize(
         ("body", "rule"),
         [
-            (b"{", "Expecting"),
             (b"", "Expecting"),
             (b"\xff\xfe{", "decode"),
             (b"[]", "hits must be a list of objects"),
             (b'{"hits": 3}', "hits must be a list of objects"),
             (b'{"hits": [], "hits": [{}]}', "'hits' twice"),
-            (
-                b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 0.9, "node_score": 0.1}]}',
-                "'node_score' twice",
-            ),
             (
                 (
                     b'{"hits": [{"query": "a?", "hit_id": "x", "hit\\u005fid": "y", "node_score": '
@@ -160,15 +155,10 @@ class TestDecisions:
                 b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 2}]}',
                 "from 0 to 1",
             ),
-            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 1e400}]}', "must be"),
             (b'{"hits": [{"query": "a?", "hit_id": "x"}]}', "the column node_score is required"),
             (
                 b'{"hits": [{"query": {"a": 1}, "hit_id": "x", "node_score": 0.5}]}',
                 "query must be a text",
-            ),
-            (
-                b'{"hits": [{"query": "a?", "hit_id": [1], "node_score": 0.5}]}',
-                "hit_id must be a text",
             ),
             (
                 b'{"hits": [{"query": "a?", "hit_id": "x", "page": '
@@ -177,38 +167,25 @@ class TestDecisions:
                 "digits",
             ),
             (
-                b'{"hits": [{"query": "\\ud800", "hit_id": "x", "node_score": 0.5}]}',
-                "half of a surrogate pair",
-            ),
-            (
                 b'{"hits": [{"query": "a?", "hit_id": "\\udfff", "node_score": 0.5}]}',
                 "half of a surrogate pair",
             ),
             (b"[" * 100_000, "deeper JSON"),
             (b'{"hits": ' + b'{"a":' * 100_000, "deeper JSON"),
-            (b'{"hits": [' * 2_000, "deeper JSON"),
             (b'{"hits": [' * 20, "Expecting"),
             (hits(10_000), "at most 2,000 hits, got 10,000"),
             (hits(101, query="a?"), "at most 100 hits, got 101"),
             (hits(101, case_id="c"), "at most 100 hits, got 101"),
             (hits(1, query="a" * 2_001), "at most 2,000 characters, got 2,001"),
             (hits(1, text="a" * 20_001), "at most 20,000 characters"),
-            (hits(1, source="a" * 20_001), "at most 20,000 characters"),
         ],
         ids=lambda value: value[:40] if isinstance(value, str) else "",
     )
     def test_it_refuses(self, app, body, rule):
         """What breaks a rule is a 422 with the rule, in JSON that any client reads."""
-        status, content = app.decisions(Policy.load(APP.with_name("policy.yaml")), body)
+        status, content = app.decisions(POLICY, body)
         assert status == 422
         assert rule in json.loads(content)["detail"]
-
-    def test_what_is_missing_is_refused_by_its_gate(self, app):
-        """A NaN is a missing score."""
-        body = b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": NaN}]}'
-        status, content = app.decisions(Policy.load(APP.with_name("policy.yaml")), body)
-        assert status == 200
-        assert json.loads(content)["decisions"][0]["status"] == "refuse"
 
 
 def dripping(link, content):
@@ -231,11 +208,7 @@ def dripping(link, content):
 
 SLOW: dict[str, Callable[[Service], float]] = {
     "nothing at all": lambda service: closed_after_s(service.connect()),
-    "half a head": lambda service: closed_after_s(service.connect(HEAD)),
     "a head by the byte": lambda service: dripping(service.connect(), HEAD + b"x-a: b\r\n" * 100),
-    "half a body": lambda service: closed_after_s(
-        service.connect(HEAD + b"content-length: 90\r\n\r\n{")
-    ),
     "a body by the byte": lambda service: dripping(
         service.connect(HEAD + b"content-length: 900\r\n\r\n"), b" " * 900
     ),
@@ -325,14 +298,14 @@ class TestAttacks:
         for link in (stated, chunked, head):
             link.close()
 
-    @pytest.mark.parametrize("length", [b"-1", b"1e3", b"9" * 300, b"\xb2", b"0x10", b"1, 2"])
+    @pytest.mark.parametrize("length", [b"-1", b"1e3", b"9" * 300, b"\xb2", b"1, 2"])
     def test_odd_lengths_are_refused(self, service, length):
         """A length that is no number is a 4xx."""
         with service.connect(HEAD + b"content-length: " + length + b"\r\n\r\n{}") as link:
             assert link.recv(12).startswith(b"HTTP/1.1 4")
 
     @pytest.mark.parametrize(
-        "body", [b"[" * 500_000, b'{"a":' * 200_000, hits(10_000), b"9" * 1_000_000, bytes(100)]
+        "body", [b"[" * 500_000, b'{"a":' * 200_000, hits(10_000), b"9" * 1_000_000]
     )
     def test_hostile_bodies_are_refused(self, service, body):
         """As without a server."""
@@ -346,13 +319,6 @@ class TestAttacks:
             seconds = [service.health_s() for _ in range(10)]
             assert sorted(seconds)[5] < 0.3
             assert {future.result()[0] for future in running} <= {200, 503}
-
-    @pytest.mark.parametrize("body", [GOOD, hits(10)], ids=["a question", "ten questions"])
-    def test_fifty_clients_at_once_are_answered(self, service, body):
-        """200 requests, 50 at a time: all are decided."""
-        with ThreadPoolExecutor(50) as pool:
-            answers = [*pool.map(lambda _: service.post(body), range(200))]
-        assert [content for status, content in answers if status != 200] == []
 
     def test_many_at_once_are_answered_or_told_to_wait(self, service):
         """300 at once: 200 or 503, or cut if there are too many connections, and nothing else."""

@@ -42,6 +42,18 @@ def ask(query="what is the excess", expect_status="ok", **more):
     return Case(**({"id": "q", "query": query, "expect_status": expect_status} | more))
 
 
+SCORES = (
+    "l2",
+    "cosine",
+    "s_hybrid",
+    "s_rerank",
+    "s_raw",
+    "anchor_sim",
+    "sig_sim",
+    "sig_sim_strict",
+)
+
+
 def trace_of(*rows, n_reranked=None):
     """Trace of one arm: a row a case, the case and its hits by depth; hits are sorted by l2 here.
 
@@ -52,25 +64,20 @@ def trace_of(*rows, n_reranked=None):
     shape = (len(rows), 1, depths, width)
     chunks: list[Chunk] = []
     ints = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
-    names = (
-        "l2",
-        "cosine",
-        "s_hybrid",
-        "s_rerank",
-        "s_raw",
-        "anchor_sim",
-        "sig_sim",
-        "sig_sim_strict",
-    )
-    floats = {name: np.full(shape, np.nan) for name in names}
+    floats = {name: np.full(shape, NAN) for name in SCORES}
     reranked = np.zeros(shape[:3], dtype=np.int32)
     for row, (_, by_depth) in enumerate(rows):
-        for depth, unsorted in enumerate(by_depth):
-            hits = sorted(unsorted, key=lambda hit: hit.l2)
-            for place, hit in enumerate(hits):
-                at = (row, 0, depth, place)
-                ints["chunk"][at] = len(chunks)
-                ints["rank"][at] = place if hit.rank is None else hit.rank
+        for depth, hits in enumerate(by_depth):
+            for place, hit in enumerate(sorted(hits, key=lambda hit: hit.l2)):
+                values = hit._asdict() | {"chunk": len(chunks)}
+                for name, default in (
+                    ("rank", place),
+                    ("cosine", 1.0 - hit.l2 / 2.0),
+                    ("sig_sim_strict", hit.sig_sim),
+                ):
+                    values[name] = default if values[name] is None else values[name]
+                for name, field in (ints | floats).items():
+                    field[row, 0, depth, place] = values[name]
                 chunks.append(
                     Chunk(
                         str(len(chunks)),
@@ -82,13 +89,6 @@ def trace_of(*rows, n_reranked=None):
                         hit.entities,
                     )
                 )
-                for name in names:
-                    value = getattr(hit, name)
-                    floats[name][at] = NAN if value is None else value
-                if hit.cosine is None:
-                    floats["cosine"][at] = 1.0 - hit.l2 / 2.0
-                if hit.sig_sim_strict is None:
-                    floats["sig_sim_strict"][at] = hit.sig_sim
             scored = sum(not np.isnan(hit.s_rerank) for hit in hits)
             reranked[row, 0, depth] = scored if n_reranked is None else n_reranked
     cases = tuple(
@@ -172,16 +172,7 @@ def random_trace(seed, n_cases=4, depths=1, width=5, arms=1):
     chunk = np.full(shape, -1, dtype=np.int32)
     rank = np.full(shape, -1, dtype=np.int32)
     n_reranked = np.zeros(shape[:3], dtype=np.int32)
-    grids = {
-        "l2": _L2,
-        "cosine": _SIM,
-        "s_hybrid": _UNIT,
-        "s_rerank": _UNIT,
-        "s_raw": (0.0, 1.0),
-        "anchor_sim": _SIM,
-        "sig_sim": _SIM,
-        "sig_sim_strict": _SIM,
-    }
+    grids = dict(zip(SCORES, (_L2, _SIM, _UNIT, _UNIT, (0.0, 1.0), _SIM, _SIM, _SIM), strict=True))
     floats = {name: np.full(shape, np.nan) for name in grids}
     for at in np.ndindex(shape[:3]):
         n = int(min(width, rng.choice([0, 1, 2, width, width, width, width])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import doctest
 import warnings
-from itertools import pairwise
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from raglab.bandit import (
 from raglab.bandit.fixed_plans import MIXTURE_PLAN
 from raglab.extensions.budgets import plans
 from raglab.extensions.budgets.ledgers import start_ledger
-from raglab.extensions.budgets.prices import REACH, priced_arms
+from raglab.extensions.budgets.prices import REACH
 from raglab.lab.bandit_study import baselines, compare_learners
 from raglab.off_policy.evaluation import estimate
 
@@ -77,48 +77,35 @@ def test_a_frontier_of_three_arms():
     rows = [[1.0, 0.2, 1.0, 0.0, 0.0], [3.0, 0.8, 0.0, 0.0, 1.0]]
     assert corners.frame().to_numpy().tolist() == rows
     assert corners.mixture_at(2.5).tolist() == [0.25, 0.0, 0.75]
-    assert corners.reward_at([0.5, 2.0, 9.0]).tolist()[1:] == [0.5, 0.8]
-    assert np.isnan(corners.reward_at(0.5))
-
-
-@given(grids())
-@settings(max_examples=20, deadline=None)
-def test_no_mixture_beats_the_frontier(grid):
-    """Concave and ascending; and the exact optimum of all pairs of arms at any spend."""
-    table = table_of(*grid)
-    corners = frontier(table)
-    spend, reward = grid[1].mean(axis=0), grid[0].mean(axis=0)
-    slopes = np.diff(corners.reward) / np.diff(corners.spend)
-    assert (slopes > 0.0).all()
-    assert all(after < before for before, after in pairwise(slopes))
-    assert corners.least_spend == spend.min()
-    for share in (0.0, 0.25, 0.5, 1.0):
-        for first in range(len(spend)):
-            for second in range(len(spend)):
-                mixed = share * spend[first] + (1.0 - share) * spend[second]
-                assert (
-                    share * reward[first] + (1.0 - share) * reward[second]
-                    <= corners.reward_at(mixed) + 1e-12
-                )
+    np.testing.assert_allclose(corners.reward_at([0.5, 2.0, 9.0]), [np.nan, 0.5, 0.8])
 
 
 @given(grids(), st.integers(1, 8))
-@settings(max_examples=20, deadline=None)
-def test_a_mixture_keeps_its_budget(grid, eighths):
-    """Its spend is the budget, or that of the best arm.
+@settings(max_examples=40, deadline=None)
+def test_no_mixture_beats_the_frontier(grid, eighths):
+    """Concave and ascending; the exact optimum of all pairs of arms at any spend.
 
-    Below the least spend it is refused, which is named.
+    The mixture of a budget spends it, or what the best arm does; below the least spend is none.
     """
-    table, budget = table_of(*grid), eighths / 8.0
-    corners = frontier(table)
+    corners = frontier(table_of(*grid))
+    budget, (reward, spend) = eighths / 8.0, (values.mean(axis=0) for values in grid)
+    slopes = np.diff(corners.reward) / np.diff(corners.spend)
+    assert (slopes > 0.0).all()
+    assert (np.diff(slopes) < 0.0).all()
+    assert corners.least_spend == spend.min()
+    for share, first, second in product((0.0, 0.25, 0.5), *[range(len(spend))] * 2):
+        mixed, earned = (
+            share * values[first] + (1.0 - share) * values[second] for values in (spend, reward)
+        )
+        assert earned <= corners.reward_at(mixed) + 1e-12
     if budget < corners.least_spend:
         with pytest.raises(ValueError, match=f"at least {corners.least_spend:.6g}"):
             corners.mixture_at(budget)
         return
     mixture = corners.mixture_at(budget)
     assert mixture.sum() == pytest.approx(1.0)
-    assert (grid[1] @ mixture).mean() == pytest.approx(min(budget, corners.spend[-1]))
-    assert (grid[0] @ mixture).mean() == pytest.approx(float(corners.reward_at(budget)))
+    assert spend @ mixture == pytest.approx(min(budget, corners.spend[-1]))
+    assert reward @ mixture == pytest.approx(float(corners.reward_at(budget)))
 
 
 def test_a_frontier_leaves_out_what_a_question_cannot_have():
@@ -128,21 +115,15 @@ def test_a_frontier_leaves_out_what_a_question_cannot_have():
     assert "arm1" in frontier(table).notes[0]
 
 
-def test_a_frontier_is_of_rewards_before_costs():
-    """Whatever the table charges."""
-    reward, cost = [[0.2, 0.8], [0.4, 0.6]], [[0.0, 1.0], [0.0, 0.5]]
-    free, charged = (frontier(table_of(reward, cost, price=price)) for price in (0.0, 0.5))
-    assert np.allclose(free.reward, charged.reward)
-    assert np.allclose(free.spend, charged.spend)
-
-
 # The price
 
 
 def test_a_budget_that_does_not_bind_has_no_price():
     """And of arms as good the cheapest is taken."""
-    choice = choose_price([[0.5, 0.5], [0.0, 1.0]], [[1.0, 2.0], [1.0, 2.0]], 10.0)
+    reward, cost = [[0.5, 0.5], [0.0, 1.0]], [[2.0, 1.0], [1.0, 2.0]]
+    choice = choose_price(reward, cost, 10.0)
     assert choice == (0.0, 0.0, 0.0, 1.5)
+    assert choice.plan(reward, cost).tolist() == [[0.0, 1.0], [0.0, 1.0]]
 
 
 @given(grids(), st.integers(1, 8))
@@ -168,19 +149,6 @@ def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
     rows = np.kron(np.eye(size), np.ones(n_arms))
     best = linprog(-reward.ravel(), cost.reshape(1, -1), [budget * size], rows, np.ones(size))
     assert (plan * reward).sum() == pytest.approx(-best.fun, abs=1e-7)
-
-
-@given(grids(), st.integers(0, 6))
-@settings(max_examples=20, deadline=None)
-def test_priced_arms_are_the_cheapest_of_the_best(grid, quarters):
-    """At any price."""
-    reward, cost = grid
-    price = quarters / 4.0
-    arm = priced_arms(reward, cost, np.full(len(reward), price))
-    for row, chosen in enumerate(arm):
-        score = reward[row] - price * cost[row]
-        assert score[chosen] == score.max()
-        assert cost[row, chosen] == cost[row][score == score.max()].min()
 
 
 # The pacer
@@ -214,7 +182,7 @@ def test_a_pacer_is_a_value():
     assert pace(first, [1e9, 0.0]).price[0] == pytest.approx(REACH / 2.0)
     with pytest.raises(ValueError, match="at least 0, got -1"):
         pace(first, -1.0)
-    for wrong in (0.0, -1.0, np.inf, np.nan, Budget(1.0, price=0.0), Budget(1.0, step=0.0)):
+    for wrong in (0.0, np.inf, Budget(1.0, price=0.0), Budget(1.0, step=0.0)):
         with pytest.raises(ValueError, match="number above 0"):
             start_pacer(wrong)
 
@@ -252,14 +220,12 @@ def test_a_pacer_holds_the_budget_where_costs_have_risen():
     table, later = market(0), market(1, size=1500, dearer=1.5)
     policy = fit_priced_policy(table, Budget(0.6))
     held = float((policy.plan(later) * later.cost).sum(axis=1).mean())
+    assert held > 0.8
     for order in ("given", "shuffled"):
         played = play_paced(policy, later, order=order, seed=3)
         assert float(played.pacer.spend) / 1500 < 0.65
-        assert held > 0.8
         assert sorted(played.order.tolist()) == list(range(1500))
         assert float((played.plan * later.cost).sum()) == pytest.approx(float(played.pacer.spend))
-    again = play_paced(policy, later, order="shuffled", seed=3)
-    assert np.array_equal(again.arm, played.arm)
 
 
 def test_known_costs_and_another_table_for_the_price():
@@ -272,17 +238,13 @@ def test_known_costs_and_another_table_for_the_price():
     assert policy.costs is None
     assert np.array_equal(policy.predictions(second)[1], second.cost)
     assert float((policy.plan(second) * second.cost).sum(axis=1).mean()) == pytest.approx(0.6)
-    assert list(policy.frame()) == ["arm", "reward_constant", "reward_strength", "reward_error"]
     with pytest.raises(ValueError, match="feature_names"):
         policy.plan(table_of(second.gross, second.cost, second.features[:, :1]))
 
 
 def test_a_log_teaches_a_policy():
-    """From one arm a question.
-
-    Nothing else is read, and it beats the mixture within the budget on another table.
-    """
-    table, later = market(0, 1200), market(1)
+    """From one arm a question; nothing else is read."""
+    table = market(0, 1200)
     arm = np.random.default_rng(0).integers(3, size=1200)
     policy = fit_priced_policy(table, 0.6, logged=arm)
     chosen = np.eye(3, dtype=bool)[arm]
@@ -293,11 +255,6 @@ def test_a_log_teaches_a_policy():
     )
     again = fit_priced_policy(blank, 0.6, logged=arm)
     assert again.price == policy.price
-    shown = compare_plans(
-        later, {"priced": policy.plan(later)}, budget=0.6, validation=table
-    ).set_index("policy")
-    assert shown.loc["priced", "difference_low"] > 0.02
-    assert shown.loc["priced", "of_budget"] < 1.15
 
 
 def test_a_masked_arm_is_never_planned():
@@ -339,45 +296,26 @@ def test_a_plan_is_what_run_estimate_and_comparisons_take():
 
 
 def test_plans_are_compared_on_the_same_questions():
-    """Reward and spend apart; paired, so that a plan and itself differ by exactly 0."""
+    """Reward and spend apart; paired, so that a plan and itself differ by exactly 0.
+
+    The mixture of the same questions flatters and is noted; that of other ones is not.
+    """
     table = market(0)
     cheap, dear = np.eye(3)[0], np.eye(3)[2]
     plans = {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}
-    shown = compare_plans(table, plans, reference="cheap")
-    pd.testing.assert_frame_equal(shown, compare_plans(table, plans, reference="cheap"))
-    rows = shown.set_index("policy")
-    assert rows.loc["same", ["difference", "difference_low", "difference_high"]].tolist() == [
-        0.0,
-        0.0,
-        0.0,
-    ]
-    assert rows.loc["dear", "spend"] == pytest.approx(table.cost[:, 2].mean())
-    assert rows.loc["dear", "reward"] == pytest.approx(table.gross[:, 2].mean())
-    assert (
-        rows.loc["dear", "reward_low"]
-        < rows.loc["dear", "reward"]
-        < rows.loc["dear", "reward_high"]
-    )
+    rows = compare_plans(table, plans, reference="cheap").set_index("policy")
+    same, dear_row = rows.loc["same"], rows.loc["dear"]
+    assert (same[["difference", "difference_low", "difference_high"]] == 0.0).all()
+    assert dear_row["spend"] == pytest.approx(table.cost[:, 2].mean())
+    assert dear_row["reward"] == pytest.approx(table.gross[:, 2].mean())
+    assert dear_row["reward_low"] < dear_row["reward"] < dear_row["reward_high"]
     assert np.isnan(rows["of_budget"]).all()
-
-
-def test_a_mixture_of_the_same_questions_is_noted():
-    """It flatters; one of other questions does not."""
-    table = market(0)
     assert "flatters" in compare_plans(table, {}, budget=0.6).attrs["notes"][0]
-    shown = compare_plans(table, {}, budget=0.6, validation=market(1))
-    assert shown.attrs["notes"] == ()
-    assert shown["policy"].tolist() == [MIXTURE_PLAN]
-
-
-@pytest.mark.parametrize(
-    ("plan", "rule"),
-    [([0.5, 0.5], r"\[A\] or \[Q, A\]"), ([0.5, 0.2, 0.2], "sum to 1"), ([1.5, -0.5, 0.0], ">= 0")],
-)
-def test_a_plan_that_is_none_is_refused(plan, rule):
-    """With rule, value and remedy."""
-    with pytest.raises(ValueError, match=rule):
-        compare_plans(market(0, 20), {"wrong": plan})
+    mixture = compare_plans(table, {}, budget=0.6, validation=market(1))
+    assert (mixture.attrs["notes"], mixture["policy"].tolist()) == ((), [MIXTURE_PLAN])
+    for plan, rule in (([0.5, 0.5], r"\[A\] or \[Q, A\]"), ([0.5, 0.2, 0.2], "sum to 1")):
+        with pytest.raises(ValueError, match=rule):
+            compare_plans(table, {"wrong": plan})
 
 
 # A learner under a budget
@@ -417,7 +355,7 @@ def test_a_log_under_a_budget_is_that_of_its_price():
 
 
 def test_net_sums_are_those_of_net_rewards():
-    """At any price, as if each reward had been charged at it: n, total, square, moment and gram."""
+    """At any price, as if each reward had been charged at it."""
     rng = np.random.default_rng(0)
     arm, reward, cost = rng.integers(2, size=30), rng.random(30), rng.random(30)
     x = np.column_stack([np.ones(30), rng.normal(size=30)])
@@ -426,7 +364,6 @@ def test_net_sums_are_those_of_net_rewards():
     net, state = reward - 0.3 * cost, ledger.net
     for number in range(2):
         at = arm == number
-        assert state.n[number] == at.sum()
         assert state.total[number] == pytest.approx(net[at].sum())
         assert state.square[number] == pytest.approx((net[at] ** 2).sum())
         assert np.allclose(state.moment[number], ((net - 0.7)[at, None] * x[at]).sum(axis=0))
@@ -459,16 +396,13 @@ def test_what_cannot_keep_a_budget_is_refused_or_switched():
         with pytest.raises(ValueError, match=rule):
             run(policy, world, initial=initial, **plays)
     with pytest.warns(UserWarning, match=r"S4\.5"):
-        done = run(Bandit("thompson_beta"), table, **plays)
+        switched = run(Bandit("thompson_beta"), table, **plays)
     with pytest.warns(UserWarning, match=r"S4\.8"):
-        plain = run(Bandit("thompson_nig"), table, **plays)
-    assert np.array_equal(done.arm, plain.arm)
-    assert (len(done.notes), done.notes[1:]) == (2, plain.notes)
+        normal = run(Bandit("thompson_nig"), table, **plays)
+    assert np.array_equal(switched.arm, normal.arm)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["1", True, None, [0.5], Budget("a"), Budget(1.0, price="a"), Budget(1.0, step=True)]
-)
+@pytest.mark.parametrize("wrong", ["1", True, None, Budget(1.0, price="a")])
 def test_a_budget_of_no_number_is_refused(wrong):
     """By the rule and the value, wherever a budget is read."""
     for read in (start_pacer, frontier(market(0, 20)).mixture_at):
@@ -500,11 +434,7 @@ def test_a_budget_that_is_not_kept_is_named():
     """
     table = market(1, 100, order="shuffled")
     with pytest.warns(UserWarning, match=r"times the budget of 0\.6 \$ \(rule S4\.8\)"):
-        done = run(
-            Bandit("thompson_nig"), table, rounds=50, replications=4, budget=Budget(0.6, "$")
-        )
-    assert done.spend is not None
-    assert f"{done.spend[:, -1].mean() / 50:.4g} $" in done.notes[0]
+        run(Bandit("thompson_nig"), table, rounds=50, replications=4, budget=Budget(0.6, "$"))
     with pytest.warns(UserWarning, match=r"rule S4\.8"):
         log(Bandit("thompson_nig"), table, rounds=50, budget=Budget(0.6, "$"))
     assert run(Bandit("thompson_nig"), table, rounds=50, replications=4, budget=9.0).notes == ()
@@ -523,20 +453,9 @@ def test_a_price_on_features_that_tell_nothing_is_named():
         spend = float((policy.plan(noise) * noise.cost).sum(axis=1).mean())
         off = abs(spend - policy.price.spend) > 0.1 * policy.price.spend
         assert bool(policy.notes) == off == bool(caught)
-        assert not off or f"{spend:.4g} by the regressions" in policy.notes[0]
         assert fit_priced_policy(noise, 1.5, validation=noise).notes == ()
         noted.append(off)
     assert 0 < sum(noted) < 12
-    assert fit_priced_policy(market(0), 0.6).notes == ()
-
-
-def test_an_arm_that_was_never_measured_is_named():
-    """No regression can be made of it."""
-    table = market(0, 20)
-    mask = table.mask.copy()
-    mask[1:, 2] = False
-    with pytest.raises(ValueError, match="two measured rows of each arm, got 1 of arm2"):
-        fit_priced_policy(table._replace(mask=mask), 0.6)
 
 
 def test_no_price_is_chosen_on_numbers_that_are_none():
@@ -573,28 +492,28 @@ def test_a_history_of_costs_is_checked():
 
 
 def test_what_no_policy_can_be_fitted_or_played_on_is_refused():
-    """A table without features or costs, a missing arm a row, pacer of many plays, no resample."""
-    table = market(0, 40)
-    with pytest.raises(ValueError, match="features and costs, got no costs"):
-        fit_priced_policy(table._replace(cost=np.zeros((1, 1))), 0.6)
-    with pytest.raises(ValueError, match="features and costs, got none"):
-        fit_priced_policy(table._replace(features=np.zeros((40, 0)), feature_names=()), 0.6)
-    with pytest.raises(ValueError, match=r"logged must be \[Q\]"):
-        fit_priced_policy(table, 0.6, logged=[0, 1])
+    """Without features, costs, an arm for each row or two rows of each arm; many plays at once."""
+    table, seldom = market(0, 40), np.ones((40, 3), bool)
+    seldom[1:, 2] = False
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"cost": np.zeros((1, 1))}, {}, "features and costs, got no costs"),
+        ({"features": np.zeros((40, 0)), "feature_names": ()}, {}, "features and costs, got none"),
+        ({"mask": seldom}, {}, "two measured rows of each arm, got 1 of arm2"),
+        ({}, {"logged": [0, 1]}, r"logged must be \[Q\]"),
+    ]
+    for changes, more, rule in cases:
+        with pytest.raises(ValueError, match=rule):
+            fit_priced_policy(table._replace(**changes), 0.6, **more)
     with pytest.raises(ValueError, match="pacer of one play"):
         play_paced(fit_priced_policy(table, 0.6), table, pacer=start_pacer(0.6, (3,)))
 
 
-@pytest.mark.parametrize(
-    "ends", ["ab", (None, 4.0), (0.0, np.inf), (0.0, 1.0, 4.0), (np.nan, 4.0), (4.0, 1.0)]
-)
+@pytest.mark.parametrize("ends", ["ab", (0.0, np.inf), (4.0, 1.0)])
 def test_a_range_of_costs_is_two_numbers(ends):
     """An endless one would leave every reward NaN, which never arrives."""
-    frame = pd.DataFrame({"a": [0.5], "b": [1.0]})
+    frame = pd.DataFrame({"a": [0.5]})
     with pytest.raises(ValueError, match="cost_range must be the least and the largest cost"):
-        Table.from_frame(
-            frame, costs={"a": 0.0, "b": 2.0}, price=1.0, cost_range=ends, order="given"
-        )
+        Table.from_frame(frame, costs={"a": 0.0}, price=1.0, cost_range=ends, order="given")
 
 
 def test_no_function_writes_into_an_argument(monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from itertools import combinations, pairwise
 from math import log
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelled import free_policy, labelled, noted, unlabelled
+from labelled import free_policy, labelled, noted
 from labelled_streams import answers, certificate, mixed_rows
 from raglab import metrics
-from raglab.certify import Certificate, Promise
 from raglab.extensions.monitoring.betting import FRACTIONS, bet, opening_wealth
 from raglab.extensions.monitoring.monitoring import Monitor, monitor
 from raglab.extensions.monitoring.processes import WINDOWS_PER_RESTART, alarm_bar, row_excess
@@ -24,7 +22,6 @@ from raglab.extensions.monitoring.promises import certificate_promises
 from raglab.extensions.monitoring.states import MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps, is_drawn
 from raglab.lab.certification import certify_policy
-from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.words.canonical import canonical_json, digest
@@ -39,14 +36,10 @@ def test_wealth_by_hand():
     """
     rows = pd.DataFrame({"decision": ["ok", "ok", "refuse"], "label": ["refuse", "ok", "ok"]})
     frame = monitor(certificate(), rows, window=0).frame()
-    bets = FRACTIONS / 0.1
-    alarm = [np.mean(1 + bets * 0.9), np.mean((1 + bets * 0.9) * (1 - bets * 0.1))]
-    bets = -FRACTIONS / 0.9
-    held = [np.mean(1 + bets * 0.9), np.mean((1 + bets * 0.9) * (1 - bets * 0.1))]
-    assert np.exp(frame["log_wealth_alarm"]).tolist() == pytest.approx(
-        [alarm[0], alarm[1], alarm[1]]
-    )
-    assert np.exp(frame["log_wealth_held"]).tolist() == pytest.approx([held[0], held[1], held[1]])
+    for side, bets in (("alarm", FRACTIONS / 0.1), ("held", -FRACTIONS / 0.9)):
+        wrong, right = 1 + bets * 0.9, 1 - bets * 0.1
+        wealth = [np.mean(wrong), np.mean(wrong * right), np.mean(wrong * right)]
+        assert np.exp(frame[f"log_wealth_{side}"]).tolist() == pytest.approx(wealth)
     assert frame["rate"].tolist() == [1.0, 0.5, 0.5]
     assert frame["bar_alarm"].tolist() == pytest.approx([log(1 / 0.05)] * 3)
 
@@ -64,22 +57,14 @@ def test_an_alarm_stays():
     assert first == row["since_step"] <= 10
     assert set(frame["verdict"].iloc[first - 1 :]) == {"alarm"}
     assert frame["log_wealth_held"].iloc[-1] > frame["bar_held"].iloc[-1]
-    assert monitor(certificate(), answers([False] * 200)).verdict == "held"
     assert monitor(certificate(), answers([False] * 5)).verdict == "cannot say yet"
 
 
 def test_every_promise_must_be_held():
     """And each of both statements has delta / 2, shared by the promises."""
     result = monitor(certificate(PAIR), answers([False] * 300), window=0)
-    assert dict(zip(result.table["promise"], result.table["verdict"], strict=True)) == {
-        "hallucination_rate": "held",
-        "false_refusal_rate": "held",
-    }
-    assert (
-        result.table["bar_held"].tolist()
-        == result.table["bar_alarm"].tolist()
-        == [log(1 / 0.025)] * 2
-    )
+    assert result.table["verdict"].tolist() == ["held", "held"]
+    assert (result.table[["bar_held", "bar_alarm"]] == log(1 / 0.025)).all(axis=None)
     refused = pd.DataFrame({"decision": ["refuse"] * 400, "label": ["ok"] * 400})
     again = monitor(certificate(PAIR), refused, after=result)
     assert again.verdict == "alarm"
@@ -102,40 +87,24 @@ def test_a_window_finds_late_drift_sooner():
     assert windowed.verdict == "alarm"
     assert windowed.table["alarm_by"].tolist() == ["restart 6, after 3,000 rows"]
     assert [process.restart for process in windowed.state.processes] == [0, 3, 4, 5, 6]
-    # The alarm is of its own rows, and hides nothing of the average.
     (row,) = windowed.table.to_dict("records")
-    assert (row["alarm_from_step"], row["alarm_labelled"]) == (3_001, row["since_step"] - 3_000)
-    assert row["alarm_rate"] == pytest.approx(0.5, abs=0.1)
-    assert row["estimate"] < 0.1
-    assert row["is_held"]
+    assert row["is_held"]  # the alarm is of its own rows, and hides nothing of the average
     assert row["alarm_process_bar"] == pytest.approx(alarm_bar(0.1, 1, 6, windowed=True))
     assert row["alarm_log_wealth"] >= row["alarm_process_bar"]
     assert row["log_wealth_alarm"] < row["bar_alarm"]
     assert noted(windowed.notes, "3,001", "average", "is held")
-    assert "raglab_promise_held{" in (text := windowed.metrics_text())
-    assert {line[-3:] for line in text.splitlines() if line.startswith("raglab_promise_held{")} == {
-        "1.0"
-    }
-    first = windowed.frame().query("leader == 'restart 6, after 3,000 rows'")
-    assert first["step"].min() > 3_000
     assert windowed.state.labelled - windowed.state.processes[1].first < WINDOWS_PER_RESTART * 500
 
 
 def test_rows_of_one_time_are_one_step():
-    """In whatever order of labels they come; without times the order is said to count."""
+    """In whatever order of labels they come."""
     wrong = [True, False, False, True, False, False]
     rows = answers(wrong, at=["2026-03-01"] * 3 + ["2026-03-02"] * 3, request_id=list("abcdef"))
     whole = monitor(certificate(), rows)
     assert whole.frame()["step"].tolist() == [1, 2]
     assert monitor(certificate(), rows.sort_values("label")).state == whole.state
-    assert (
-        whole.state
-        == monitor(certificate(), rows[3:], after=monitor(certificate(), rows[:3])).state
-    )
     with pytest.raises(ValueError, match=r"rows of one time must come together.* got 1"):
         monitor(certificate(), rows[4:], after=monitor(certificate(), rows[:4]))
-    assert not any("No `at`" in note for note in whole.notes)
-    assert any("No `at`" in note for note in monitor(certificate(), rows.drop(columns="at")).notes)
 
 
 def test_the_rows_of_an_alarm_by_hand():
@@ -186,23 +155,15 @@ def test_any_cut_gives_the_same(seed, cuts, window, least):
 
 
 def test_a_state_is_a_file(tmp_path):
-    """That keeps every bit, refuses a change, and goes on as the value does."""
+    """That keeps every bit and refuses a change."""
     rows, path = mixed_rows(3, 80), tmp_path / "state.json"
     first = monitor(certificate(PAIR), rows[:50], window=9)
     first.state.save(path)
-    state = MonitorState.load(path)
-    assert state == first.state
-    assert (
-        monitor(certificate(PAIR), rows[50:], after=state).state
-        == monitor(certificate(PAIR), rows, window=9).state
-    )
+    assert MonitorState.load(path) == first.state
     content = json.loads(path.read_text(encoding="utf-8"))
     content["state"]["labelled"] += 1
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(InputError, match="as it was written"):
-        MonitorState.load(path)
-    path.write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match="of a monitor of this raglab"):
         MonitorState.load(path)
 
 
@@ -301,7 +262,6 @@ def test_what_is_of_no_rate_changes_nothing():
     assert result.frame()["log_wealth_alarm"].tolist() == [0.0, 0.0]
     assert np.isnan(result.table["estimate"].iloc[0])
     assert (result.state.labelled, result.state.errors) == (2, 1)
-    assert any("1 requests whose model failed" in note for note in result.notes)
 
 
 @settings(max_examples=6)
@@ -328,7 +288,6 @@ def test_the_order_inside_a_sample_is_none(seed, random):
 def test_a_sample_is_fair(size):
     """Maclaurin: over all draws of a stratum just keeping its promise mean wealth is at most 1."""
     values = np.array([0.9] + [-0.1] * 9)  # one wrong answer of ten at alpha = 0.1: the sum is 0
-    assert values.sum() == pytest.approx(0.0, abs=1e-12)
     weight = 10 / size
     for below in (False, True):
         wealth = opening_wealth(-0.1 * weight, 0.9 * weight, below=below)
@@ -340,10 +299,7 @@ def test_a_sample_is_fair(size):
 
 
 def test_a_trace_is_replayed():
-    """A labelled trace says what its rows do; a drawn sample is one step.
-
-    A promise of cost is in its units.
-    """
+    """A labelled trace says what its rows do; a promise of cost is in its units."""
     policy = free_policy(similarity={"min_similarity": 0.6})
     costs = {"refuse": {"answered_wrong": 3}}
     targets = {"hallucination_rate": 0.4, "expected_cost": 0.9}
@@ -351,7 +307,7 @@ def test_a_trace_is_replayed():
     assert certified.policy is not None
     new = labelled(77, {"": 300})
     result = monitor(certified, new)
-    rate, cost = result.table["estimate"]
+    cost = result.table["estimate"][1]
     decisions = decide(new, policy)
     names = np.array(["ok", "refuse", "ambiguous"])
     rows = pd.DataFrame(
@@ -365,17 +321,8 @@ def test_a_trace_is_replayed():
     by_rows = monitor(certified.policy, rows)
     pd.testing.assert_frame_equal(by_rows.frame(), result.frame(), check_exact=True)
     answered = decisions.status == 0
-    assert rate == pytest.approx((answered & ~decisions.passes).sum() / answered.sum())
     each = np.where(decisions.passes, 0.0, 1.0) + 2.0 * (answered & (decisions.label_code == 1))
     assert cost == pytest.approx(each.mean())
-    # Drawn requests are those with a probability, together one step.
-    labels = {case.id: case.expect_status for case in new.cases}
-    drawn = sample_for_labels(unlabelled(new), certified.policy, 60, seed=1)
-    drawn = drawn.assign(label=[labels[name] for name in drawn["request_id"]])
-    traffic = with_sample_labels(unlabelled(new), certified.policy, drawn)
-    sampled = monitor(certified, traffic, min_probability=0.05)
-    assert len(sampled.frame()) == len(targets)
-    assert sampled.state.labelled == 60
     with pytest.raises(ValueError, match="certified on"):
         monitor(certified, labelled(1, {"certify": 600}))
     with pytest.raises(ValueError, match="replayed by its policy"):
@@ -421,15 +368,3 @@ def test_undecided_answers_are_right_at_their_least_and_wrong_at_their_largest()
     assert (low[:, 2:] == low[:, :1]).all()
     assert (high[:, 2:] == high[:, 1:2]).all()
     assert (low[:, :2] == high[:, :2]).all()
-
-
-def test_a_promise_for_a_mix_says_so():
-    """The mix stands in the notes, and the stream is watched as it comes."""
-    promise = Promise("hallucination_rate", 0.1, 5, 100, 0.1)
-    facts: Any = ("p", ("p",), 0.9, (promise,), None, 0.1, "exact", 1, 1, 100, "")
-    rows = pd.DataFrame({"decision": ["ok"] * 10, "label": ["refuse"] * 10})
-    plain = monitor(Certificate(*facts), rows)
-    mixed = monitor(Certificate(*facts, mix={"ok": [0.8, 0.9], "delta": 0.05}), rows)
-    assert plain.table.equals(mixed.table)
-    (note,) = set(mixed.notes) - set(plain.notes)
-    assert "ok 0.8 to 0.9" in note
