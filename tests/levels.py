@@ -142,7 +142,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_failure_is_an_error_and_never_a_refusal",
             "test_what_is_given_up_is_hung_up",
         ),
-        "test_answering_support.py": ("TestScores.test_it_is_ahead_of_word_overlap",),
         "test_audit_explanation.py": ("test_the_checks_alone_give_the_decision",),
         "test_audit_live_rates.py": (
             "TestLabels.test_what_is_refused",

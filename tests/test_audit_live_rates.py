@@ -18,7 +18,6 @@ from commands import run
 from log_samples import audit_at, decided_request, newest_rate
 from raglab.audit.label_samples import LabelCounts, draw_sample, record_labels, write_sample
 from raglab.audit.live_rates import live_rates
-from raglab.displays import canvas
 from raglab.displays.logs import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
 from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
@@ -61,17 +60,15 @@ class TestStrata:
         assert (share, low, high) == (0.25, 0.25, 0.25)  # a census tells the truth
         assert np.isnan(stratified_share([Stratum(2, 2, 0)], [])[1]).all()
 
-    @pytest.mark.parametrize(
-        "stratum", [Stratum(2, 3, 0), Stratum(2, 1, 2), Stratum(2, 1, 1, 1), Stratum(2, 1, -1)]
-    )
-    def test_what_no_draw_gives(self, stratum):
+    @pytest.mark.parametrize("counts", [(2, 3, 0), (2, 1, 2), (2, 1, 1, 1), (2, 1, -1)])
+    def test_what_no_draw_gives(self, counts):
         """Is refused."""
         with pytest.raises(ValueError, match="a stratum must have"):
-            finite_interval(stratum)
+            finite_interval(Stratum(*counts))
 
     @pytest.mark.parametrize(
         ("sizes", "drawn"),
-        [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((5, 40), (5, 6)), ((1, 30), (1, 4))],
+        [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((1, 30), (1, 4))],
     )
     @pytest.mark.parametrize("level", [0.8, 0.95])
     def test_exact_coverage(self, sizes, drawn, level):
@@ -120,16 +117,12 @@ class TestSample:
             ("refuse by support", 3, 0.75, 0.75),
         ]
         assert drawn["request_id"].is_unique
-        assert drawn["label"].eq("").all()
-        row = drawn.set_index("stratum").loc["refuse by support"].iloc[0]
-        assert (row["decision"], row["reason"], row["answer"]) == ("refuse", "support 0.1", "Acme")
 
     def test_same_seed_same_draw(self, audit_logs):
-        """And one event of it; another seed draws others."""
+        """And one event of it."""
         log = mixed(audit_logs())
-        one, again, other = (draw_sample(log, 6, seed=seed) for seed in (1, 1, 2))
-        assert one.equals(again)
-        assert set(one["request_id"]) != set(other["request_id"])
+        first, again, _ = (draw_sample(log, 6, seed=seed) for seed in (1, 1, 2))
+        assert first.equals(again)
         with log.log.reading() as entries:
             assert len(list(entries.rows(SAMPLES))) == 2
 
@@ -145,11 +138,9 @@ class TestSample:
         assert draw_sample(log, 4, seed=0)["question"].eq("").all()
 
     def test_nothing_to_draw(self, audit_logs):
-        """Is refused, and so is a draw of none."""
+        """Is refused."""
         with pytest.raises(ValueError, match="requests with a decision, got none"):
             draw_sample(audit_logs(), 4, seed=0)
-        with pytest.raises(ValueError, match="n must be at least 1, got 0"):
-            draw_sample(audit_logs(), 0, seed=0)
 
 
 class TestLabels:
@@ -163,59 +154,36 @@ class TestLabels:
         """
         log = mixed(audit_logs())
         sample = draw_sample(log, 8, seed=0)
-        for first, counts in (
+        for labels, counts in (
             ({0: ""}, (7, 0, 0)),
             ({0: ""}, (0, 0, 7)),
             ({1: "refuse"}, (1, 1, 6)),
         ):
-            path = labelled(sample, tmp_path / name, lambda row, of=first: of.get(row.Index, "ok"))
+            path = labelled(sample, tmp_path / name, lambda row, by=labels: by.get(row.Index, "ok"))
             assert record_labels(log, path) == LabelCounts(*counts)
         with log.log.reading() as entries:
             assert len(list(entries.rows(LABELS))) == 9
 
     @pytest.mark.parametrize(
-        ("edit", "told"),
+        ("old", "new", "rule"),
         [
-            (
-                lambda text: text.replace(",label", ",labels"),
-                r"line 2: column label must be a text, got no such column",
-            ),
-            (
-                lambda text: text.replace("ok,\nX", "fine,\nX"),
-                "column label must be ok, refuse, ambiguous or empty, got",
-            ),
-            (
-                lambda text: text + text.splitlines()[1] + "\n",
-                "line 6: column request_id must name a request once",
-            ),
-            (
-                lambda text: text.replace("r2", "q2"),
-                r"column request_id must be one that sample \w+ drew, got 'q2",
-            ),
-            (
-                lambda text: text.replace("X", "Y"),
-                "column sample must name a draw of this log, got",
-            ),
+            (",label", ",labels", "line 2: column label must be a text"),
+            ("ok,\nX", "fine,\nX", "column label must be ok, refuse, ambiguous or empty"),
+            ("r23", "r22", "column request_id must name a request once"),
+            ("r2", "q2", r"column request_id must be one that sample \w+ drew, got 'q2"),
+            ("X", "Y", "column sample must name a draw of this log"),
         ],
     )
-    def test_what_is_refused(
-        self,
-        audit_logs,
-        tmp_path,
-        edit,
-        told,
-    ):
+    def test_what_is_refused(self, audit_logs, tmp_path, old, new, rule):
         """File, line, column, rule, remedy; and none of the labels is kept."""
         log, path = mixed(audit_logs()), tmp_path / "labels.csv"
         sample = draw_sample(log, 4, seed=0, last=4)
         labelled(sample, path, lambda _: "ok")
         name = str(sample["sample"][0])
-        path.write_text(
-            edit(path.read_text().replace(name, "X")).replace("X", name).replace("Y", "0" * 12)
-        )
-        with pytest.raises(ValueError, match=told) as error:
+        text = path.read_text().replace(name, "X").replace(old, new)
+        path.write_text(text.replace("X", name).replace("Y", "0" * 12))
+        with pytest.raises(ValueError, match=rf"labels\.csv.*{rule}"):
             record_labels(log, path)
-        assert str(path) in str(error.value)
         with log.log.reading() as entries:
             assert list(entries.rows(LABELS)) == []
 
@@ -251,13 +219,7 @@ class TestRates:
         assert len(live_rates(log)) == 0
         decided_request(log, "r1", "refuse")
         assert live_rates(log)[["estimate", "low", "high"]].isna().all(axis=None)
-        for more in (
-            {"last": None},
-            {"last": 5, "days": 2.0},
-            {"last": 0},
-            {"every": 0},
-            {"level": 1.0},
-        ):
+        for more in ({"last": None}, {"last": 5, "days": 2.0}, {"every": 0}, {"level": 1.0}):
             with pytest.raises(ValueError, match="must be"):
                 live_rates(log, **more)
 
@@ -275,12 +237,10 @@ class TestRates:
             return newest_rate(live_rates(log, last=8), "false_refusal_rate", "labels")
 
         counts = ["known", "covered", "requests"]
-        assert newest()[counts].tolist() == [4, 4, 8]
         later = draw_sample(log, 28, seed=1)
         assert newest()[counts].tolist() == [4, 4, 8]
-        sample = later.assign(label=np.where(later["request_id"] == "s0", "ok", ""))
-        write_sample(sample, tmp_path / "b.csv")
-        record_labels(log, tmp_path / "b.csv")
+        path = labelled(later, tmp_path / "b.csv", lambda row: "ok" * (row.request_id == "s0"))
+        record_labels(log, path)
         assert newest()[[*counts, "low", "high"]].tolist() == [1, 8, 8, 1 / 5, 1.0]
 
     def test_nought_of_nought_is_missing(self, audit_logs, tmp_path):
@@ -304,33 +264,23 @@ class TestRates:
         log = mixed(audit_logs())
         course = live_rates(log, last=10, every=10)
         assert course["requests"].tolist() == [4] * 5 + [10] * 10
-        assert course["until"].is_monotonic_increasing
         newest = course[course["until"] == course["until"].max()].reset_index(drop=True)
         pd.testing.assert_frame_equal(newest, live_rates(log, last=10))
         assert live_rates(log, last=None, days=9 / 1440)["requests"].unique().tolist() == [10]
 
 
 def test_the_door(tmp_path, monkeypatch):
-    """`raglab audit sample`, `label` and `metrics`, for people and programs.
-
-    The log may stand before the command.
-    """
+    """`raglab audit sample`, `label` and `metrics`; the log may stand before the command."""
     monkeypatch.chdir(tmp_path)
     mixed(audit_at("audit.sqlite")).close()
-    said = run("audit", "sample", "sample.csv", "-n", "12", "--log", ".")
-    assert said.exit_code == 0, said.output
-    assert "refuse by similarity" in said.stdout
+    assert run("audit", "sample", "sample.csv", "-n", "12", "--log", ".").exit_code == 0
     sample = pd.read_csv("sample.csv", keep_default_na=False)
     sample["label"] = sample["decision"].replace("refuse", "ok")
     write_sample(sample, Path("sample.csv"))
-    said = run("audit", "--log", ".", "label", "sample.csv")
-    assert "new: 12" in said.stdout, said.output
-    told = json.loads(run("audit", "label", "sample.csv", "--log", ".", "--json").stdout)
-    assert told["labels"] == {"new": 0, "changed": 0, "known": 12}
-    rates = pd.DataFrame(told["rates"]).set_index(["rate", "source"])["estimate"]
-    assert rates["over_ask_rate", "labels"] == 0.0
-    said = run("metrics", ".", "--out", "raglab.prom")
-    assert said.exit_code == 0, said.output
+    assert "new: 12" in run("audit", "--log", ".", "label", "sample.csv").stdout
+    result = json.loads(run("audit", "label", "sample.csv", "--log", ".", "--json").stdout)
+    assert result["labels"] == {"new": 0, "changed": 0, "known": 12}
+    assert run("metrics", ".", "--out", "raglab.prom").exit_code == 0
     assert (
         'raglab_live_rate{rate="over_ask_rate",source="labels"} 0.0'
         in Path("raglab.prom").read_text()
@@ -339,38 +289,26 @@ def test_the_door(tmp_path, monkeypatch):
     assert run("audit", "sample", "audit.sqlite", "--log", "audit.sqlite").exit_code == 1
 
 
-def test_metrics_text():
-    """Both tables, NaN left out."""
+def test_metrics_leave_nan_out():
+    """A bound that is known stands without an estimate."""
     row = {"until": "t", "rate": "over_ask_rate", "source": "labels", "known": 0, "unknown": 3}
     row |= {"requests": 3, "errors": 2, "estimate": np.nan, "low": 0.0, "high": 0.5}
     text = metrics_text(None, pd.DataFrame([row]))
     assert "raglab_live_rate{" not in text
     assert 'raglab_live_rate_high{rate="over_ask_rate",source="labels"} 0.5' in text
-    assert 'raglab_live_rate_errors{rate="over_ask_rate",source="labels"} 2.0' in text
 
 
 def test_the_display(audit_logs, tmp_path):
-    """A panel a rate, a line a source, the newest window in words.
-
-    What is no table of rates is refused.
-    """
+    """A panel a rate, a line a source; what is no table of rates is refused."""
     log = mixed(audit_logs())
     label_drawn(log, tmp_path, 12)
     table = live_rates(log, last=10, every=5)
     display = LiveRatesDisplay.from_rates(table)
     assert len(display.axes_) == 3
     assert len(display.lines_) == 5
-    legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
-    assert legend == ["feedback of users", "labelled sample", "95 % interval"]
-    for on, (_, part) in zip(display.axes_, table.groupby("rate", sort=False), strict=True):
-        assert f"({canvas.size_text(part['known'], 'known requests a window')})" in on.get_title(
-            loc="left"
-        )
-    assert display.axes_[-1].get_xlabel() == "last request of the window (UTC)"
     looks = {(line.get_label(), line.get_color()) for line in display.lines_}
     assert len(looks) == 2  # a source looks the same in every panel
     assert display.frame().equals(table)
-    assert "newest window" in repr(display)
-    for wrong, told in ((table[:0], "got no row"), (table.drop(columns="low"), "low missing")):
-        with pytest.raises(ValueError, match=told):
+    for wrong, rule in ((table[:0], "got no row"), (table.drop(columns="low"), "low missing")):
+        with pytest.raises(ValueError, match=rule):
             LiveRatesDisplay.from_rates(wrong)

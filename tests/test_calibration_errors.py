@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from raglab.calibration import (
     apply,
     brier_decomposition,
     calibrated,
-    check_probability,
     cross_fitted,
     ece,
     ece_interval,
@@ -33,10 +31,9 @@ STRATEGIES = ("uniform", "quantile", "corp")
 MEASURES = {
     "reliability": lambda y, p: [reliability(y, p, strategy=strategy) for strategy in STRATEGIES],
     "ece": lambda y, p: [
-        ece(y, p, strategy=s, norm=norm) for s in STRATEGIES for norm in ("l1", "l2", "max")
-    ],
-    "ece, debiased": lambda y, p: [
-        ece(y, p, strategy=s, norm="l2", debias=True) for s in STRATEGIES
+        ece(y, p, strategy=s, norm=norm, debias=norm == "l2")
+        for s in STRATEGIES
+        for norm in ("l1", "l2", "max")
     ],
     "smooth ece": smooth_ece_with_bandwidth,
     "brier": brier_decomposition,
@@ -81,16 +78,6 @@ def _world(n, seed=0):
     [
         # ten bins, two of them filled: {0.1} below 0.1, and {0.85, 0.9} below 0.9
         ([0, 1, 1, 0], [0.1, 0.85, 0.9, 0.9], {}, [0.0, 0.8], [0.1, 2.65 / 3], [1, 3], [0, 2]),
-        # the median is 0.25, the lowest score the lower edge
-        (
-            [0, 1, 1, 1],
-            [0.1, 0.2, 0.3, 0.9],
-            {"bins": 2, "strategy": "quantile"},
-            [0.1, 0.25],
-            [0.15, 0.6],
-            [2, 2],
-            [1, 2],
-        ),
         # 0.2 came true, 0.4 did not: they are out of order and make one bin; 0.9 stands alone
         ([1, 0, 1], [0.2, 0.4, 0.9], {"strategy": "corp"}, [0.2, 0.9], [0.3, 0.9], [2, 1], [1, 1]),
     ],
@@ -131,7 +118,6 @@ def test_smooth_ece_by_head():
     assert value == pytest.approx(0.375, rel=1e-4)
     # the least multiple of 1 / 1024 that is no smaller than the error
     assert bandwidth == 384 / 1024
-    assert smooth_ece([1] * 7 + [0], [0.5] * 8) == value
 
 
 SIX, EIGHT = [0, 0, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0, 0, 1]
@@ -157,7 +143,6 @@ def test_maps_by_head(method, y, score, wanted):
     """What each says at scores."""
     calibrator = fit(y, score, method=method)
     assert apply(calibrator, [*wanted]) == pytest.approx([*wanted.values()])
-    assert method != "temperature" or calibrator.weights[0] == pytest.approx(0.5)
 
 
 def test_venn_abers_by_head():
@@ -175,7 +160,7 @@ def test_venn_abers_by_head():
 # edges of bins
 
 
-@pytest.mark.parametrize("bins", [5, 10, 15, 20, 25, 50, 100])
+@pytest.mark.parametrize("bins", [5, 10, 15, 100])
 def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins):
     """0.6 or 40 / 100 on an edge is the top of its bin, never the bottom of the next."""
     for j in range(1, bins):
@@ -254,40 +239,11 @@ def test_platt_follows_a_score_that_ranks_the_wrong_way_round():
     assert p[0] > 0.5 > p[1]
 
 
-@pytest.mark.parametrize("method", ["beta", "temperature"])
-def test_a_score_that_ranks_the_wrong_way_round_says_nothing(method):
+def test_a_score_that_ranks_the_wrong_way_round_says_nothing():
     """Beta gives every case the base rate, temperature one half."""
     y, s = _world(300)
-    p = apply(fit(~y, s, method=method), s)
-    assert p == pytest.approx(np.full(300, 0.5 if method == "temperature" else 1 - y.mean()))
-
-
-def _exact_venn_abers(y, s, new, label):
-    """The isotonic value at a new case, by the max–min formula over exact fractions."""
-    cases = sorted([*zip(s, map(int, y), strict=True), (new, label)])
-    at = sorted({score for score, _ in cases})
-    i = at.index(new)
-
-    def mean(a, b):
-        held = [label for score, label in cases if at[a] <= score <= at[b]]
-        return Fraction(sum(held), len(held))
-
-    return max(min(mean(a, b) for b in range(i, len(at))) for a in range(i + 1))
-
-
-@settings(LAWFUL, max_examples=40)
-@given(rows=st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2, max_size=12))
-def test_venn_abers_is_two_isotonic_fits_a_case(rows):
-    """At, between and outside the levels, for each outcome that the new case may have."""
-    if len({y for y, _ in rows}) < 2:
-        return
-    y, s = [y for y, _ in rows], [2 * s for _, s in rows]
-    calibrator = fit(y, s, method="venn-abers")
-    for new in range(-1, 14):
-        p0, p1 = venn_abers_interval(calibrator, new)
-        assert float(p0) == pytest.approx(float(_exact_venn_abers(y, s, new, 0)), abs=1e-15)
-        assert float(p1) == pytest.approx(float(_exact_venn_abers(y, s, new, 1)), abs=1e-15)
-        assert p0 < p1
+    for method, wanted in (("beta", 1 - y.mean()), ("temperature", 0.5)):
+        assert apply(fit(~y, s, method=method), s) == pytest.approx(np.full(300, wanted))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -360,12 +316,10 @@ def test_folds_are_blind_to_the_outcome():
 
 def test_groups_are_never_parted():
     """Forty groups over five folds: eight a fold, each whole."""
-    groups = np.repeat(np.arange(40), 5).astype(str)
-    y, s = _world(200)
-    fold = folds_of(y, s, groups=groups, rng=_rng())
-    of_group = {group: set(fold[groups == group].tolist()) for group in groups}
-    assert all(len(folds) == 1 for folds in of_group.values())
-    assert np.bincount([folds.pop() for folds in of_group.values()]).tolist() == [8] * 5
+    groups = np.repeat(np.arange(40), 5)
+    fold = folds_of(*_world(200), groups=groups, rng=_rng()).reshape(40, 5)
+    assert (fold == fold[:, :1]).all()
+    assert np.bincount(fold[:, 0]).tolist() == [8] * 5
 
 
 def test_no_case_is_judged_by_a_fit_that_saw_it():
@@ -394,20 +348,14 @@ def test_in_sample_and_cross_fitted_judgements_stand_side_by_side():
 # resampling
 
 
-def _plain_bootstrap(y, p, resamples, *, bins):
-    """ECE of rows drawn with replacement, one resample at a time."""
-    rng = _rng(9)
-    rows = (rng.integers(0, y.size, y.size) for _ in range(resamples))
-    return np.array([ece(y[row], p[row], bins=bins) for row in rows])
-
-
 @pytest.mark.parametrize("levels", [10, 10_000])
 def test_the_interval_is_that_of_drawing_rows(levels):
     """Drawing counts, exact or merged, gives the ends of drawing cases within 3 standard errors."""
     rng = _rng(1)
     p = rng.integers(0, levels + 1, 3000) / levels
     y = rng.random(3000) < p**1.5
-    drawn = _plain_bootstrap(y, p, 1000, bins=10)
+    rows = _rng(9).integers(0, y.size, (1000, y.size))
+    drawn = np.array([ece(y[row], p[row], bins=10) for row in rows])
     low, high = ece_interval(y, p, bins=10, resamples=4000, rng=_rng(2))
     spread = drawn.std()
     assert abs(low - np.quantile(drawn, 0.025)) < 0.25 * spread
@@ -432,41 +380,23 @@ DOORS = (
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-@pytest.mark.parametrize(
-    ("p", "seen"), [([0.3, 72.0], "72 at most"), ([-0.2, 0.4], "-0.2 at least")]
-)
-def test_a_score_that_only_ranks_is_sent_to_calibration(name, p, seen):
+@pytest.mark.parametrize("p", [[0.3, 72.0], [-0.2, 0.4]])
+def test_a_score_that_only_ranks_is_sent_to_calibration(name, p):
     """Points, cosines, distances: the message says what to do."""
-    with pytest.raises(
-        ValueError, match=rf"p must be in \[0, 1\], got {seen}; .* calibrated first"
-    ):
+    with pytest.raises(ValueError, match=r"p must be in \[0, 1\], .* calibrated first"):
         PUBLIC[name]([0, 1], p)
-
-
-def test_check_probability_takes_any_shape():
-    """And hands it back as float64."""
-    assert check_probability([[0, 1], [0.5, 0.25]]).dtype == np.float64
-    assert check_probability([]).size == 0
-    with pytest.raises(
-        ValueError, match="p must not be missing, got 1 of 2, the first at position 1"
-    ):
-        check_probability([0.5, np.nan])
 
 
 @pytest.mark.parametrize("name", DOORS)
 @pytest.mark.parametrize(
     ("y", "p", "says"),
     [
-        ([0, np.nan, 1], [0.1, 0.2, np.nan], "y must be .* not NaN, got nan at position 1"),
-        ([True, False, True], [0.1, np.nan, np.nan], r"not NaN, got nan at position 1 \(2 of 3"),
-        (
-            [0, 1],
-            [0.1, 0.2, 0.3],
-            r"must be \[Q\], one of each a case .* got shapes \(2,\) and \(3,\)",
-        ),
+        ([0, np.nan], [0.1, 0.2], "y must be .* not NaN"),
+        ([0, 1], [0.1, np.nan], "not NaN"),
+        ([0, 1], [0.1, 0.2, 0.3], r"must be \[Q\], one of each a case"),
         ([[0, 1]], [[0.1, 0.2]], r"must be \[Q\]"),
         ([], [], "at least one"),
-        ([0, 2, 3], [0.1, 0.2, 0.3], r"y must be 0 or 1 .*, got 2 at position 1 \(2 of 3"),
+        ([0, 2, 3], [0.1, 0.2, 0.3], r"y must be 0 or 1 .*, got 2 at position 1"),
         (["ok", "refuse"], [0.1, 0.2], "y must be 0 or 1"),
         ([0, 1], [0.1, np.inf], "must be finite, .* got inf at position 1"),
     ],
@@ -481,72 +411,49 @@ def test_what_stops_at_the_door(name, y, p, says):
 @pytest.mark.parametrize("outcome", [0, 1])
 def test_one_outcome_teaches_nothing(method, outcome):
     """One class only is refused by every fit, and in every fold."""
-    with pytest.raises(ValueError, match=r"y must hold both outcomes to fit on, got \d of 3 true"):
-        fit([outcome] * 3, [0.1, 0.2, 0.3], method=method)
-    with pytest.raises(ValueError, match=r"y must hold both outcomes to fit on, got \d of \d true"):
-        cross_fitted(
-            [1 - outcome, *[outcome] * 9], np.linspace(0.1, 0.9, 10), method=method, rng=_rng()
-        )
+    rule, y, s = "y must hold both outcomes to fit on", [outcome] * 9, np.linspace(0.1, 0.9, 9)
+    with pytest.raises(ValueError, match=rule):
+        fit(y, s, method=method)
+    with pytest.raises(ValueError, match=rule):
+        cross_fitted([1 - outcome, *y[1:]], s, method=method, rng=_rng())
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("call", "more", "rule"),
     [
-        (lambda: ece([0], [0.5], bins=0), "bins must be at least 1, got 0"),
-        (
-            lambda: reliability([0], [0.5], strategy="width"),
-            "strategy must be one of uniform, quantile, corp, got 'w",
-        ),
-        (lambda: ece([0], [0.5], norm="L1"), "norm must be one of l1, l2, max, got 'L1'"),
-        (lambda: ece([0], [0.5], debias=True), "debias needs norm='l2', got 'l1'"),
-        (
-            lambda: ece_interval([0], [0.5], level=95, rng=_rng()),
-            r"level must be in \(0, 1\), got 95",
-        ),
-        (
-            lambda: ece_interval([0], [0.5], resamples=0, rng=_rng()),
-            "resamples must be at least 1, got 0",
-        ),
-        (
-            lambda: fit([0, 1], [0.1, 0.2], method="sigmoid"),
-            "method must be one of isotonic, .*, got 'sigmoid'",
-        ),
-        (
-            lambda: fit([0, 1], [40, 72], method="beta"),
-            r"score must be in \[0, 1\] for beta, got 40.0",
-        ),
-        (
-            lambda: venn_abers_interval(fit([0, 1], [1, 2], method="platt"), 1),
-            "need a calibrator of method='venn-abers', got platt",
-        ),
-        (
-            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=4, rng=_rng()),
-            "folds must be between 2 and the 3 cases, got 4",
-        ),
-        (
-            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=3, groups=["a", "a", "b"], rng=_rng()),
-            "folds must be between 2 and the 2 groups, got 3",
-        ),
-        (
-            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=2, groups=[1, 2], rng=_rng()),
-            r"groups must be a label a case",
-        ),
+        (ece, {"bins": 0}, "bins must be at least 1, got 0"),
+        (reliability, {"strategy": "width"}, "strategy must be one of uniform, quantile, corp"),
+        (ece, {"norm": "L1"}, "norm must be one of l1, l2, max, got 'L1'"),
+        (ece, {"debias": True}, "debias needs norm='l2', got 'l1'"),
+        (ece_interval, {"level": 95, "rng": _rng()}, r"level must be in \(0, 1\), got 95"),
+        (ece_interval, {"resamples": 0, "rng": _rng()}, "resamples must be at least 1, got 0"),
+        (fit, {"method": "sigmoid"}, "method must be one of isotonic, .*, got 'sigmoid'"),
+        (folds_of, {"folds": 4, "rng": _rng()}, "between 2 and the 3 cases, got 4"),
+        (folds_of, {"folds": 3, "groups": [*"aab"], "rng": _rng()}, "2 groups, got 3"),
+        (folds_of, {"folds": 2, "groups": [1, 2], "rng": _rng()}, "groups must be a label a case"),
     ],
 )
-def test_a_wrong_setting_is_named(wrong, says):
+def test_a_wrong_setting_is_named(call, more, rule):
     """With the range it must lie in."""
-    with pytest.raises(ValueError, match=says):
-        wrong()
+    with pytest.raises(ValueError, match=rule):
+        call([0, 1, 0], [0.1, 0.2, 0.3], **more)
+
+
+def test_a_calibrator_of_the_wrong_kind_is_refused():
+    """Points are no scores of beta, and only Venn-Abers has intervals."""
+    with pytest.raises(ValueError, match=r"score must be in \[0, 1\] for beta, got 40.0"):
+        fit([0, 1], [40, 72], method="beta")
+    with pytest.raises(ValueError, match="need a calibrator of method='venn-abers', got platt"):
+        venn_abers_interval(fit([0, 1], [1, 2], method="platt"), 1)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize(
-    ("y", "p"), [([1], [0.25]), ([0], [0.0]), ([0, 1, 1, 0], [0.25] * 4), ([1, 1], [0.25, 0.75])]
+    ("y", "p"), [([0], [0.0]), ([0, 1, 1, 0], [0.25] * 4), ([1, 1], [0.25, 0.75])]
 )
 def test_one_case_one_level_and_one_outcome_are_measured(strategy, y, p):
     """Every measure has a finite value: the gap between what was said and what came."""
     gap = abs(np.mean(p) - np.mean(y))
     assert ece(y, p, bins=1, strategy=strategy) == pytest.approx(gap)
-    assert reliability(y, p, strategy=strategy).n.sum() == len(y)
-    assert all(np.isfinite(ece_interval(y, p, strategy=strategy, rng=_rng())))
-    assert np.isfinite([smooth_ece(y, p), *brier_decomposition(y, p)]).all()
+    interval = ece_interval(y, p, strategy=strategy, rng=_rng())
+    assert np.isfinite([*interval, smooth_ece(y, p), *brier_decomposition(y, p)]).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -46,24 +45,17 @@ def test_reliability_equals_its_primitives(strategy):
     assert shown.ece == calibration.ece(RIGHT, SCORE)
     assert shown.smooth_ece == calibration.smooth_ece_with_bandwidth(RIGHT, SCORE)
     assert shown.brier == calibration.brier_decomposition(RIGHT, SCORE)
-    assert f"ECE {shown.ece:.3f}; smooth ECE {shown.smooth_ece.value:.3f}" in repr(shown)
     np.testing.assert_array_equal(shown.lines_[0].get_ydata(), curve.y)
 
 
 def test_a_second_curve_joins_the_first():
-    """In sample beside cross-fitted on the same axes.
-
-    Two curves in two colours, one diagonal, both in the legend.
-    """
+    """In sample beside cross-fitted on the same axes: two colours, both named with their cases."""
     first = ReliabilityDisplay.from_predictions(RIGHT, SCORE, name="cross-fitted")
     second = ReliabilityDisplay.from_predictions(RIGHT, SCORE**2, name="in sample", ax=first.ax_)
     assert second.ax_ is first.ax_
-    assert second.figure_ is first.figure_
     assert first.lines_[0].get_color() != second.lines_[0].get_color()
-    told = [text.get_text() for text in first.ax_.get_legend().get_texts()]
-    assert len(told) == 5
-    assert told[0].startswith("cross-fitted (300 cases)")
-    assert told[1].startswith("in sample (300 cases)")
+    names = [text.get_text() for text in first.ax_.get_legend().get_texts()]
+    assert [name.split(" (300 cases)")[0] for name in names[:2]] == ["cross-fitted", "in sample"]
 
 
 @pytest.mark.parametrize("band", ["pointwise", "simultaneous", None])
@@ -83,9 +75,7 @@ def test_risk_coverage_equals_its_primitives(band):
 def test_the_target_is_marked_where_it_is_last_kept():
     """The mark stands at coverage@risk; where no coverage keeps the target there is none."""
     shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, target=0.25)
-    step = shown.within_target
-    assert step is not None
-    assert shown.curve.x[step] == metrics.coverage_at_risk(RIGHT, SCORE, 0.25)
+    assert shown.curve.x[shown.within_target] == metrics.coverage_at_risk(RIGHT, SCORE, 0.25)
     assert RiskCoverageDisplay.from_predictions(~RIGHT, SCORE, target=0.0).within_target is None
     assert RiskCoverageDisplay.from_predictions(RIGHT, SCORE).within_target is None
 
@@ -97,31 +87,26 @@ def test_sweep_tries_every_threshold():
     """
     score, ok = np.where(np.arange(300) < 7, np.nan, SCORE), Status.ok == LABEL
     frame = ThresholdSweepDisplay.from_predictions(RIGHT, score, label=LABEL).frame()
-    for at in np.arange(-0.05, 1.1, 0.025):
-        (row,) = frame[(frame["low"] < at - 1e-9) & (at - 1e-9 <= frame["high"])].to_dict("records")
-        said = score >= at - 1e-9
-        counted = {
-            "hallucination_rate": (int((said & ~RIGHT).sum()), int(said.sum())),
-            "false_refusal_rate": (int((ok & ~said).sum()), int(ok.sum())),
-            "coverage": (int(said.sum()), 300),
+    for at in np.arange(-0.05, 1.1, 0.025) - 1e-9:
+        (row,) = frame[(frame["low"] < at) & (at <= frame["high"])].to_dict("records")
+        answered = score >= at
+        counts = {
+            "hallucination_rate": ((answered & ~RIGHT).sum(), answered.sum()),
+            "false_refusal_rate": ((ok & ~answered).sum(), ok.sum()),
+            "coverage": (answered.sum(), 300),
         }
-        for name, (k, n) in counted.items():
-            found = [row[f"{name}{end}"] for end in ("", "_k", "_n", "_low", "_high")]
-            rate = k / n if n else np.nan
-            np.testing.assert_equal(found, [rate, k, n, *metrics.clopper_pearson(k, n)])
+        for name, (k, n) in counts.items():
+            values = [row[f"{name}{end}"] for end in ("_k", "_n", "_low", "_high")]
+            np.testing.assert_equal(values, [k, n, *metrics.clopper_pearson(k, n)])
 
 
 def test_sweep_without_labels_refuses_what_would_be_right():
-    """Without labels, all that could be answered right should be, as the legend says."""
+    """Without labels, all that could be answered right should be, as the display says."""
     one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE)
     two = ThresholdSweepDisplay.from_predictions(
         RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse")
     )
     assert one.frame().equals(two.frame())
-    sizes = [str(shown.lines_[1].get_label()) for shown in (one, two)]
-    assert sizes == [
-        f"false refusal (n = {RIGHT.sum()} {of})" for of in ("that would be right", "answerable")
-    ]
     assert ["that would be right" in repr(shown) for shown in (one, two)] == [True, False]
 
 
@@ -136,46 +121,15 @@ def test_sweep_of_a_policy_s_threshold():
     values, edges, _ = shown.lines_[1].get_data()
     np.testing.assert_array_equal(values, steps["coverage"])
     np.testing.assert_array_equal(edges, [*steps["low"], steps["high"].iloc[-1]])
-    assert shown.ax_.get_xlabel() == "threshold (squared L2)"
-    sizes = [
-        f"n = {steps[f'{rate}_n'][0]} {who}"
-        for rate, who in (("over_ask_rate", "unambiguous"), ("coverage", "cases"))
-    ]
-    assert [str(line.get_label()) for line in shown.lines_] == [
-        f"over ask ({sizes[0]})",
-        f"coverage ({sizes[1]})",
-    ]
 
 
 def test_the_certified_threshold_is_a_line_with_its_bound():
     """The line stands at the threshold, the mark at the bound."""
     shown = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=CERTIFIED)
-    lines = {
-        str(line.get_label()).split(" at ")[0].split(",")[0]: line for line in shown.ax_.get_lines()
-    }
-    assert CERTIFIED.threshold is not None
+    lines = {str(line.get_label())[:9]: line for line in shown.ax_.get_lines()}
     assert lines["certified"].get_xdata()[0] == CERTIFIED.threshold  # type: ignore[index]
-    bound = lines["upper bound there"]
+    bound = lines["upper bou"]
     assert (bound.get_xdata()[0], bound.get_ydata()[0]) == (CERTIFIED.threshold, CERTIFIED.bound)
-
-
-def test_every_curve_states_its_cases():
-    """How many there are, and how many have no score, in the legend of each."""
-    score = np.where(np.arange(300) < 7, np.nan, SCORE)
-    first = RiskCoverageDisplay.from_predictions(RIGHT, score, name="a")
-    second = RiskCoverageDisplay.from_predictions(RIGHT[:40], SCORE[:40], name="b", ax=first.ax_)
-    labels = [str(shown.lines_[0].get_label()).split(":")[0] for shown in (first, second)]
-    assert labels == ["a (n = 300 cases, 7 without a score)", "b (n = 40 cases)"]
-    assert "n = 300 cases, 7 without a score" in first._repr_html_()
-    sweep = [
-        str(line.get_label())
-        for line in ThresholdSweepDisplay.from_predictions(RIGHT, score).lines_
-    ]
-    sizes = f"n = 0 to {293} answered", f"n = {RIGHT.sum()} that would be right", "n = 300 cases"
-    assert [label[label.index("(") + 1 : -1] for label in sweep] == list(sizes)
-    assert "(300 cases)" in str(
-        ReliabilityDisplay.from_predictions(RIGHT, SCORE).lines_[0].axes.get_legend().get_texts()[0]
-    )
 
 
 def test_a_certificate_is_marked_on_the_curve():
@@ -189,33 +143,13 @@ def test_a_certificate_is_marked_on_the_curve():
     mark = lines["certified"]
     assert np.asarray(mark.get_xdata()).tolist() == [CERTIFIED.coverage] * 2
     assert np.asarray(mark.get_ydata()).tolist() == [promise.k / promise.n, CERTIFIED.bound]
-    row = shown.frame().set_index("threshold").loc[CERTIFIED.threshold]
-    assert (row["coverage"], row["risk"]) == (CERTIFIED.coverage, promise.k / promise.n)
     assert "risk ≤ 30 % at 90 % confidence" in str(mark.get_label())
-    assert f"upper bound there {100 * CERTIFIED.bound:.3g} %" in str(mark.get_label())
     flattering = lines["optimisti"]
-    assert flattering.get_markerfacecolor() == "white"
     assert CERTIFIED.coverage < np.asarray(flattering.get_xdata())[0]
     assert CERTIFIED.reason in shown._repr_html_()
     none = certify.certify(RIGHT, SCORE, alpha=0.001)
     for display in (RiskCoverageDisplay, ThresholdSweepDisplay):
-        drawn: Any = display.from_predictions(RIGHT, SCORE, certificate=none)
-        assert "nothing certified at 90 % confidence" in drawn.ax_.get_legend_handles_labels()[1]
-        assert none.reason in drawn._repr_html_()
-
-
-def test_a_file_for_print_has_the_same_bytes_again():
-    """A PDF without a date, of two displays of the same cases."""
-    files = []
-    for _ in range(2):
-        shown = RiskCoverageDisplay.from_predictions(
-            RIGHT, SCORE, target=0.3, certificate=CERTIFIED
-        )
-        stream = BytesIO()
-        shown.figure_.savefig(stream, format="pdf", metadata={"CreationDate": None})
-        files.append(stream.getvalue())
-    assert files[0] == files[1]
-    assert files[0].startswith(b"%PDF")
+        assert none.reason in display.from_predictions(RIGHT, SCORE, certificate=none)._repr_html_()
 
 
 NAMED = certify.Promise("hallucination_rate", 0.1, 3, 10, 0.5)
@@ -228,12 +162,7 @@ FOREIGN = {
         "certificate": certify.certify(RIGHT, SCORE + 0.001, alpha=0.3)
     },
     "certificate must be of the scores .* wrong of": {
-        "certificate": certify.certify(
-            np.where(SCORE == 1.0, ~RIGHT, RIGHT) | (SCORE > 0.7), SCORE, alpha=0.3
-        )
-    },
-    "certificate .* got one of .* wrong of": {
-        "certificate": certify.certify(RIGHT, np.arange(300) % 7, alpha=0.05)
+        "certificate": certify.certify(RIGHT | (SCORE > 0.7), SCORE, alpha=0.3)
     },
     "certificate must be of one gate, .* got that of hallucination_rate": {
         "certificate": certify.Certificate(
@@ -265,29 +194,19 @@ def test_outcomes_equal_their_primitives():
     wrong = int(((Status.ok == LABEL) & (Status.ok == DECIDED) & ~RIGHT).sum())
     np.testing.assert_array_equal(frame["k"], counts.ravel())
     np.testing.assert_array_equal(frame["n"], np.repeat(counts.sum(axis=1), 3))
-    low, high = metrics.outcome_intervals(counts)
-    np.testing.assert_array_equal(
-        frame[["low", "high"]], np.stack([np.ravel(low), np.ravel(high)], axis=1)
-    )
-    assert wrong > 0
+    for name, ends in zip(("low", "high"), metrics.outcome_intervals(counts), strict=True):
+        np.testing.assert_array_equal(frame[name], np.ravel(ends))
     assert frame["wrong"].tolist() == [wrong, 0, 0, counts[1, 0], 0, 0, counts[2, 0], 0, 0]
-    matrix = metrics.cost_matrix(COSTS)
-    outcome = [1 if one == Status.ok else 2 if one == Status.refuse else 4 for one in DECIDED] - (
+    outcome = np.array([1, 2, 4])[DECIDED] - (
         (DECIDED == LABEL) & RIGHT & (Status.refuse != LABEL)
     )  # the right one stands before the wrong one
-    paid = matrix[LABEL, outcome]
+    paid = metrics.cost_matrix(COSTS)[LABEL, outcome]
     assert shown.expected_cost == pytest.approx(paid.mean())
     for row in frame.itertuples():
-        own = (Status[row.label] == LABEL) & (Status[row.decision] == DECIDED)
-        assert row.cost == pytest.approx(paid[own].mean())
+        cell = (Status[row.label] == LABEL) & (Status[row.decision] == DECIDED)
+        assert row.cost == pytest.approx(paid[cell].mean())
     assert shown.cost_interval[0] < shown.expected_cost < shown.cost_interval[1]
-    assert (
-        f"expected cost {shown.expected_cost:.3f} a case ({shown.cost_interval[0]:.3f} to"
-        in shown.ax_.get_title(loc="left")
-    )
     assert f"{wrong} wrong" in shown.ax_.texts[0].get_text()
-    plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).frame()
-    assert list(plain.columns) == ["label", "decision", "share", "k", "n", "low", "high"]
 
 
 def test_the_order_of_the_cases_is_nothing():
@@ -304,10 +223,9 @@ def test_what_pyplot_shows_is_not_shown_twice():
     pyplot.switch_backend("agg")
     figure, on = pyplot.subplots()
     shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, ax=on)
-    assert shown._repr_html_().count("<img ") == 0
-    assert shown._repr_html_().count("<details") == 1
+    assert "<img " not in shown._repr_html_()
     pyplot.close(figure)
-    assert shown._repr_html_().count("<img ") == 1
+    assert "<img " in shown._repr_html_()
 
 
 def test_small_cases_are_drawn():
@@ -319,10 +237,9 @@ def test_small_cases_are_drawn():
             ThresholdSweepDisplay.from_predictions(right, score, targets=TARGETS),
         ):
             assert len(shown.frame())
-            assert shown._repr_html_()
-    one = OutcomeTableDisplay.from_predictions([0], [2])
-    assert one.frame()["n"].tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0]
-    assert "–" in one._repr_html_()
+    table = OutcomeTableDisplay.from_predictions([0], [2])
+    assert table.frame()["n"].tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert "–" in table._repr_html_()
 
 
 RELIABLE, RISKY, SWEPT, TABLED = (

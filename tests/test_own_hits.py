@@ -49,41 +49,29 @@ class TestStart:
     def test_the_published_thresholds_refuse_all_of_them_and_say_so(self, frame):
         """60 of 60 are refused, 56 by l2, with its threshold and the range of these cases."""
         trace = raglab.trace_from_frame(frame)
-        told = (
-            r"gate l2 refuses 56 of 60 .* max_l2 is 0.8 and soft_max_l2 is 1.05, .* of these is "
-            r"1.05\d* to 1.67\d*;"
-        )
-        with pytest.warns(UserWarning, match=told) as seen:
+        rule = r"gate l2 refuses 56 of 60 .* max_l2 is 0.8 .* of these is 1.05\d* to 1.67\d*;"
+        with pytest.warns(UserWarning, match=rule) as caught:
             decisions = raglab.decide(trace, PUBLISHED)
-        assert seen[0].filename == __file__
+        assert caught[0].filename == __file__
         assert (decisions.frame()["status"] == "refuse").all()
 
     def test_the_starting_policy_answers_and_gates_the_score(self, frame):
         """Nothing is refused; the bound of the gate is one that a study moves."""
         trace = raglab.trace_from_frame(frame)
         start = raglab.lab.starting_policy(trace)
-        assert (
-            start.policy_id
-            == raglab.lab.always_answer(PUBLISHED)
-            .replace("signals.top1_cosine.min", -1.0)
-            .policy_id
-        )
+        free = raglab.lab.always_answer(PUBLISHED)
+        assert start.policy_id == free.replace("signals.top1_cosine.min", -1.0).policy_id
         decided = _silent(raglab.decide, trace, start).frame()
         assert (decided["decided_by"] == "answered").all()
         assert "signals.top1_cosine.min" in raglab.lab.full_space(trace, start)
 
     def test_a_study_starts_there(self, frame):
-        """It warns of nothing, answers, and a note names the gate.
-
-        Of a stated cosine it starts as published.
-        """
+        """It warns of nothing, answers, and a note names the gate."""
         result = _silent(raglab.tune, raglab.trace_from_frame(frame), **QUICK)
         row = result.comparison.set_index("policy").loc["tuned"]
         assert row["coverage"] > 0.9
         start = result.findings.set_index("key")["text"]["start"]
         assert "signals.top1_cosine" in start
-        stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), **QUICK)
-        assert "gate l2 refuses 56 of 60" in stated.findings.set_index("key")["text"]["start"]
 
     def test_a_study_searches_what_decides_on_hits_without_distances(self, frame):
         """What is left out moves no decision of any configuration, and the result names it.
@@ -101,20 +89,14 @@ class TestStart:
         assert list(raglab.lab.full_space(trace, start)) == ["signals.mine.min"]
         result = _silent(raglab.tune, trace, **QUICK)
         assert "resolver.signature" in result.left_out
-        assert {path for trial in result.study.trials for path in trial.params} == {
-            "signals.mine.min"
-        }
-        rng = np.random.default_rng(0)
         for low in (0.3, 0.6):
             base = start.replace("signals.mine.min", low)
             moved = [base.replace(path, not base.value(path)) for path in SWITCHES]
-            moved.append(base.replace("density.min_keep", int(rng.integers(2, 5))))
+            moved.append(base.replace("density.min_keep", 3))
             codes = shard_codes(trace, [base, *moved], None)
             assert (codes == codes[:1]).all()
         asks = start.replace("signals.mine.on_fire", "ask")
         assert "resolver.signature" in raglab.lab.full_space(trace, asks)
-        stated = _silent(raglab.tune, trace, **QUICK, space={"signals.mine.min": (0.1, 0.5)})
-        assert stated.left_out == ()
 
     def test_scores_of_no_scale_are_gated_in_their_direction(self, frame):
         """Without any distance the user's signals are gated.
@@ -134,20 +116,14 @@ class TestStart:
         start = raglab.lab.starting_policy(trace)
         assert start.signals["bm25"].min == trace.signal("bm25").min()
         assert start.signals["spread"].max == trace.signal("spread").max()
-        assert start.signals["bm25"].max is None
         assert (raglab.decide(trace, start).frame()["status"] == "ok").all()
 
     def test_where_a_scale_is_stated_it_is_the_published_policy(self, frame):
-        """Of cosines, and of a reranker's probabilities without distances."""
+        """Of cosines, alone and with a confidence."""
         by_cosine = raglab.lab.starting_policy(raglab.trace_from_frame(frame, score="cosine"))
-        assert by_cosine == PUBLISHED.replace("confidence.enabled", False), (
-            "nobody scored what confidence is made of"
-        )
+        assert by_cosine == PUBLISHED.replace("confidence.enabled", False)
         scored = raglab.trace_from_frame(frame.assign(s_hybrid=0.5), score="cosine")
         assert raglab.lab.starting_policy(scored) == PUBLISHED
-        with pytest.warns(UserWarning, match="gates l2, density, gap, similarity are off"):
-            probable = raglab.trace_from_frame(frame, score="probability")
-        assert raglab.lab.starting_policy(probable) == PUBLISHED
 
     def test_the_command_line_starts_there_too(self, frame, tmp_path):
         """`decide` without a policy says which one it takes; with the published one it warns."""
@@ -168,48 +144,37 @@ class TestStart:
 class TestWarning:
     """One gate that refuses more than nine in ten of the cases labelled ok."""
 
-    def test_everything_that_judges_a_policy_says_so(self, frame, tmp_path, monkeypatch):
-        """Certificate and report, with the same numbers."""
+    def test_a_report_says_so(self, frame, tmp_path, monkeypatch):
+        """With the same numbers, and in silence."""
         monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
         trace = raglab.trace_from_frame(frame, score="cosine")
-        told = "gate l2 refuses 56 of 60 cases labelled ok"
-        with pytest.warns(UserWarning, match=told):
-            raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.1})
         page = _silent(
             raglab.write_report, trace, {"defaults": PUBLISHED}, out=tmp_path / "report.html"
         )
-        assert told in page.read_text()
+        assert "gate l2 refuses 56 of 60 cases labelled ok" in page.read_text()
 
     @pytest.mark.parametrize(
-        ("sections", "told"),
+        ("sections", "rule"),
         [
             (
                 {"similarity": {"enabled": True, "min_similarity": 0.9}},
                 "gate similarity .* min_similarity is 0.9, ",
             ),
             (
-                {"confidence": {"enabled": True}},
-                "gate confidence .* tau_default is 40, .* is 30 to 30;",
-            ),
-            (
                 {"signals": {"top1_cosine": {"min": 0.95}}},
                 r"gate signals.top1_cosine .* min is 0.95, .* 0.875;",
-            ),
-            (
-                {"l2": {"max_l2": 0.1, "soft_max_l2": None}},
-                "gate l2 .*: max_l2 is 0.1, l2 of the nearest hit",
             ),
             (
                 {"density": {"min_keep": 2}},
                 "gate density .* min_keep is 2, relevant hits of these is 1 to 1;",
             ),
-            ({"patterns": {"deny": ["excess"]}}, "gate domain refuses 12 of 12 .*reason"),
+            ({"patterns": {"deny": ["excess"]}}, "gate domain refuses 12 of 12"),
         ],
     )
-    def test_it_names_gate_threshold_and_range(self, sections, told):
+    def test_it_names_gate_threshold_and_range(self, sections, rule):
         """Of each kind of gate; one that has no threshold is named alone."""
         trace = trace_of(*[(ask(), [[Hit(0.25, s_hybrid=0.3)]])] * 12)
-        with pytest.warns(UserWarning, match=told):
+        with pytest.warns(UserWarning, match=rule):
             raglab.decide(trace, policy(**sections))
 
     def test_nine_in_ten_and_ten_cases(self):
@@ -227,9 +192,8 @@ class TestWarning:
         _silent(raglab.decide, far, raglab.lab.always_refuse(Policy.load()))
         _silent(raglab.decide, far, by_cost(policy(), (0.0, 0.0, 9.0, 0.0)))
         _silent(raglab.decide, trace_of(*[(ask(), [[]])] * 12), policy())
-        _silent(
-            raglab.decide, trace_of(*[(ask(expect_status="refuse"), [[Hit(1.5)]])] * 12), policy()
-        )
+        refusals = trace_of(*[(ask(expect_status="refuse"), [[Hit(1.5)]])] * 12)
+        _silent(raglab.decide, refusals, policy())
         sourced = trace_of(*[(ask(expect_sources=("a.md",)), [[Hit(1.5)]])] * 12)
         _silent(raglab.sweep, sourced, [policy()])
 
@@ -257,7 +221,7 @@ USER_HITS = pd.DataFrame(
 MAP = {"query": "frage", "hit_id": "chunk", "score": "sim", "label": "gold"}
 
 
-def test_columns_maps_our_names_to_those_of_the_frame(tmp_path):
+def test_columns_maps_our_names_to_those_of_the_frame():
     """The trace is the renamed frame's, says what was mapped, and joins traces with our names."""
     mapped = raglab.trace_from_frame(USER_HITS, columns=MAP, score="cosine")
     ours = raglab.trace_from_frame(
@@ -265,16 +229,10 @@ def test_columns_maps_our_names_to_those_of_the_frame(tmp_path):
     )
     assert mapped.meta["fingerprint"] == ours.meta["fingerprint"]
     assert mapped.meta["columns"] == MAP
-    assert "columns={'query': 'frage'" in mapped.meta["command"]
-    mapped.save(tmp_path / "trace.parquet")
-    assert raglab.Trace.load(tmp_path / "trace.parquet").meta["columns"] == MAP
-    first, second = mapped.subset([0]), ours.subset([1])
-    assert [case.id for case in first.merge(second).cases] == [case.id for case in ours.cases]
+    merged = mapped.subset([0]).merge(ours.subset([1]))
+    assert [case.id for case in merged.cases] == [case.id for case in ours.cases]
     policy = raglab.Policy.from_mapping({"confidence": {"enabled": False}})
-    unlabelled = {field: name for field, name in MAP.items() if field != "label"}
-    decided = raglab.decide_frame(
-        USER_HITS.drop(columns="gold"), policy, columns=unlabelled, score="cosine"
-    )
+    decided = raglab.decide_frame(USER_HITS, policy, columns=MAP, score="cosine")
     assert decided["status"].tolist() == ["ok", "refuse"]
 
 
@@ -283,7 +241,6 @@ def test_columns_maps_our_names_to_those_of_the_frame(tmp_path):
     [
         ({**MAP, "query": "fragen"}, ("fragen", "'frage'")),
         ({name: field for field, name in MAP.items()}, ("our names",)),
-        ({**MAP, "vraag": "frage"}, ("vraag", "our names")),
         ({"query": "frage", "score": "sim"}, ("hit_id", '"hit_id": "chunk"')),
     ],
 )
@@ -339,14 +296,8 @@ class TestSlipsOfSources:
     def test_a_slip_among_right_ones(self, slip):
         """One of three cases with sources."""
         text = self.warnings_of(slip, "house/bins.html", None, "house/v1.3")
-        assert "1 of 3 sources of cases are documents of the hits but for case or ending" in text
+        assert "1 of 3 sources of cases" in text
         assert f"first {slip!r} beside 'house/Laundry_Room.html'" in text
-
-    def test_all_are_slips(self):
-        """The near name is said in place of any document."""
-        text = self.warnings_of("Laundry_Room", "house/Bins.html", None, "V1.3")
-        assert "3 of 3 sources of cases are documents of the hits but for case or ending" in text
-        assert "are no documents" not in text
 
     def test_a_source_that_is_never_retrieved(self):
         """It is normal of hits, and of another version of a page too: no warning."""
@@ -354,19 +305,11 @@ class TestSlipsOfSources:
             self.warnings_of("house/Laundry_Room.html", "house/keys.html", None, "house/v1.2") == ""
         )
 
-    def test_what_no_policy_can_answer_right(self, tmp_path, monkeypatch):
-        """Stored, the loss is still said: by tune, by a certificate and by the report.
-
-        A retrieved source is not.
-        """
-        monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
-        rows = pd.DataFrame(
-            {"query": [f"Question {n}?" for n in range(60)], "hit_id": "a", "source": "home.md"}
-        )
-        rows["score"], rows["label"] = (
-            np.linspace(0.9, 0.1, 60),
-            np.where(np.arange(60) < 40, "ok", "refuse"),
-        )
+    def test_what_no_policy_can_answer_right(self, tmp_path):
+        """Stored, the loss is still said by tune; a retrieved source is not."""
+        rows = pd.DataFrame({"query": [f"Question {n}?" for n in range(60)], "hit_id": "a"})
+        rows = rows.assign(source="home.md", score=np.linspace(0.9, 0.1, 60))
+        rows["label"] = ["ok"] * 40 + ["refuse"] * 20
         sources = ["home.md"] * 30 + ["Home.html"] * 4 + ["keys.md"] * 6 + [None] * 20
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -376,25 +319,15 @@ class TestSlipsOfSources:
             trace = raglab.Trace.load(tmp_path / "t.parquet")
             note = unretrieved_note(trace)
             result = raglab.tune(trace, **QUICK)
-            page = raglab.write_report(
-                trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html"
-            )
             whole = raglab.trace_from_frame(
                 rows.assign(expect_sources=["home.md"] * 40 + [None] * 20), score="cosine"
             )
-        assert note == (
-            "10 of 40 cases labelled ok with sources expect what none of their hits has, at any "
-            "depth, such as "
-            "'Home.html' in case 'q31': no policy can answer them right. 4 of them name a source "
-            "that is a document of "
-            "the hits up to case or file extension, as 'Home.html' beside 'home.md': correct "
-            "those first."
-        )
+        assert note.startswith("10 of 40 cases labelled ok with sources expect")
+        assert "4 of them name a source" in note
         # whatever the order of the cases
         assert unretrieved_note(trace.subset(range(59, -1, -1))) == note
         assert result.counts["judged_unretrieved"] == 10
         assert any("10 expect sources" in text for text in result.notes)
-        assert "10 of 40 cases labelled ok with sources expect" in page.read_text(encoding="utf-8")
         assert unretrieved_note(whole) == ""
 
 
@@ -413,12 +346,8 @@ class TestScoresOfNoStatedScale:
 
     def test_a_score_that_rises_with_the_rank(self):
         """In most cases the later hit has more of it."""
-        with pytest.warns(
-            UserWarning, match="looks like a distance: it rises with the rank in 3 cells"
-        ) as caught:
+        with pytest.warns(UserWarning, match='rises with the rank in 3 cells(.|\n)*score="l2"'):
             raglab.trace_from_frame(self.ranked(down=False))
-        text = "".join(str(warning.message) for warning in caught)
-        assert 'score="l2"' in text
 
     def test_a_name_of_a_distance(self):
         """The column that stands for the score."""
@@ -457,18 +386,8 @@ def test_a_signal_declared_the_wrong_way_round():
         cases = DecisionCases(signals, classes, np.zeros(60, bool), np.zeros(60, bool), known)
         return direction_notes(cases)
 
-    (note,) = notes("surer")
-    assert note.startswith("far ranks against its direction: AUROC 0.")
-    assert "of 60 labelled cases; declare the other direction" in note
+    assert notes("surer")[0].startswith("far ranks against its direction: AUROC 0.")
     assert notes("ask") == notes("surer", np.arange(60) % 2) == notes("surer", np.nan) == []
-
-
-def test_two_labels_of_one_question_are_named():
-    """The message has both cases."""
-    cases = pd.DataFrame({"id": ["a", "b"], "query": ["Who pays?"] * 2, "label": ["ok", "refuse"]})
-    with pytest.raises(raglab.InputError, match="'refuse' after 'ok' in 'a'") as caught:
-        raglab.load_cases(cases)
-    assert "id b" in str(caught.value)
 
 
 def test_costs_of_what_is_right():
@@ -478,5 +397,3 @@ def test_costs_of_what_is_right():
     _silent(
         raglab.Goal, costs={"ok": {"refused": 1, "answered_wrong": 5}, "refuse": {"refused": 0}}
     )
-    with pytest.raises(ValueError, match="for label in"):
-        raglab.Goal(costs={"answered_wrong": 5})  # type: ignore[dict-item]

@@ -57,51 +57,26 @@ def refusal(path, **limits):
 
 def test_a_section_is_a_chunk_under_its_heading_path(tmp_path):
     """Title, section and subsection are on the first line, a section goes on over a page end."""
-    chunks = load_corpus(write_file(tmp_path / "a.md", WORDING).parent).chunks
+    chunks = load_corpus(write_file(tmp_path / "a.md", WORDING)).chunks
+    table = "| peril | GBP |\n|---|---|\n| wind | 100 |"
     assert [(c.chunk_id, c.page, c.page_label) for c in chunks] == [
         ("a.md#1-1", 1, "i"),
         ("a.md#2-2", 2, "1"),
         ("a.md#2-3", 2, "1"),
         ("a.md#3-4", 3, "2"),
     ]
-    assert chunks[0].full_text == "Premier Home\nReference PH-1."
-    assert chunks[1].full_text.startswith(
-        "Premier Home > Limits\nThe limits are these.\n\n| peril | GBP |\n"
-    )
-    assert chunks[2].full_text == "Premier Home > Limits > Theft\nTheft is covered."
-    assert chunks[3].full_text == "Premier Home > Limits > Theft\nKeys too."
+    assert [chunk.full_text for chunk in chunks] == [
+        "Premier Home\nReference PH-1.",
+        f"Premier Home > Limits\nThe limits are these.\n\n{table}",
+        "Premier Home > Limits > Theft\nTheft is covered.",
+        "Premier Home > Limits > Theft\nKeys too.",
+    ]
 
 
 def test_markdown_without_anything_is_page_one(tmp_path):
     """No front matter, no marks, no headings: one chunk, page 1, its text as it is."""
     chunk = load_corpus(write_file(tmp_path / "a.md", "\ufeffOne.\r\n\r\nTwo.\r\n")).chunks
     assert chunk == (Chunk("a.md#1-1", "One.\n\nTwo.", "a.md", 1),)
-
-
-def test_the_only_first_level_heading_is_the_title(tmp_path):
-    """`# Guide` heads every chunk; two of them are chapters, not titles.
-
-    Closing hashes go, `C#` stays.
-    """
-    assert [
-        c.full_text
-        for c in load_corpus(
-            write_file(tmp_path / "a.md", "Zero.\n# Guide\nOne.\n## Two ##\nThree.")
-        ).chunks
-    ] == [
-        "Guide\nZero.",
-        "Guide\nOne.",
-        "Guide > Two\nThree.",
-    ]
-    assert [
-        c.full_text
-        for c in load_corpus(
-            write_file(tmp_path / "b.md", "# C#\nOne.\n# F\nTwo.\n#### Deep\n#x")
-        ).chunks
-    ] == [
-        "C#\nOne.",
-        "F\nTwo.\n\nDeep\n\n#x",
-    ]
 
 
 def test_pages_of_plain_text_break_at_form_feeds(tmp_path):
@@ -186,18 +161,12 @@ def test_beir_documents_are_chunks(tmp_path):
         {"_id": "9", "title": "", "text": ""},
     )
     path = write_records(tmp_path / "corpus.jsonl", *records)
-    assert load_corpus(tmp_path) == Corpus(
-        tmp_path.name,
-        (Chunk("7", "X", "7", section=("T",)), Chunk("8", "Y", "8"), Chunk("9", "", "9")),
-    )
-    assert load_corpus(path).chunks == load_corpus(tmp_path).chunks
+    chunks = (Chunk("7", "X", "7", section=("T",)), Chunk("8", "Y", "8"), Chunk("9", "", "9"))
+    assert load_corpus(path).chunks == load_corpus(tmp_path).chunks == chunks
 
 
 def test_saving_and_loading_gives_an_equal_corpus(tmp_path):
-    """Every field comes back, the name too, and so does the hash.
-
-    Nothing else is left in the folder.
-    """
+    """Every field comes back, the name too, and so does the hash."""
     corpus = Corpus(
         "häuser",
         (
@@ -217,29 +186,19 @@ def test_saving_and_loading_gives_an_equal_corpus(tmp_path):
     again = load_corpus(tmp_path / "c.jsonl")
     assert again == corpus
     assert hash_corpus(again) == hash_corpus(corpus)
-    assert [path.name for path in tmp_path.iterdir()] == ["c.jsonl"]
 
 
 def test_the_hash_sees_every_field_and_no_order_of_tags():
-    """Changing any field changes the hash; the order of tags does not; it is 64 hex digits."""
+    """Changing any field changes the hash; the order of tags does not."""
     chunk = Chunk("a", "b", "c", 1, "i", {"x": "1", "y": "2"}, ("e",))
-    changes = (
-        {"chunk_id": "z"},
-        {"text": "z"},
-        {"source": "z"},
-        {"page": 2},
-        {"page_label": None},
-        {"tags": {"x": "1"}},
-        {"entities": ()},
-    )
+    fields = {"chunk_id": "z", "text": "z", "source": "z", "page": 2, "page_label": None}
+    fields |= {"tags": {"x": "1"}, "entities": ()}
     corpora = [Corpus("n", (chunk,)), Corpus("m", (chunk,)), Corpus("n", (chunk, chunk))]
-    corpora += [Corpus("n", (chunk._replace(**change),)) for change in changes]
-    hashes = {hash_corpus(corpus) for corpus in corpora}
-    assert len(hashes) == len(corpora)
-    assert {len(value) for value in hashes} == {64}
-    assert hash_corpus(Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))) == hash_corpus(
-        corpora[0]
-    )
+    corpora += [Corpus("n", (chunk._replace(**{name: fields[name]}),)) for name in fields]
+    hashes = [hash_corpus(corpus) for corpus in corpora]
+    assert len({*hashes}) == len(corpora)
+    other = Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))
+    assert hash_corpus(other) == hashes[0]
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path):
@@ -248,12 +207,10 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
     The target keeps its bytes and no other file stays.
     """
     path = write_file(tmp_path / "c.jsonl", "old")
-    with pytest.raises(InputError, match=r"c\.jsonl, line 2, id a: text .*surrogate"):
-        save_corpus(Corpus("n", (Chunk("a", "\ud800", "s"),)), path)
-    with pytest.raises(InputError, match="unique, got 'a' again"):
-        save_corpus(Corpus("n", (Chunk("a", "x", "s"), Chunk("a", "y", "s"))), path)
+    for texts, rule in (("\ud800", "line 2, id a: text .*surrogate"), ("xy", "got 'a' again")):
+        with pytest.raises(InputError, match=rf"c\.jsonl.*{rule}"):
+            save_corpus(Corpus("n", tuple(Chunk("a", text, "s") for text in texts)), path)
     assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["c.jsonl"]
 
 
 CHUNK = {"id": "a", "source": "s", "text": "t"}
@@ -261,17 +218,13 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "rule"),
     [
         ({"id": "a", "source": "s"}, "line 2, id a: text is required … add text"),
         ({**CHUNK, "text": 7}, "text … got 7"),
         (
             {**CHUNK, "id": "first"},
             "id must be unique … 'first' again … rename or remove",
-        ),
-        (
-            {**CHUNK, "page": "2"},
-            "page … integer, got '2'",
         ),
         ({**CHUNK, "page": True}, "page … integer"),
         (
@@ -283,32 +236,12 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             "id must have at most 1000 characters",
         ),
         (
-            {**CHUNK, "page_label": "a" * 1001},
-            "at most 1000 long, got 1001",
-        ),
-        (
             {**CHUNK, "entities": ["e"] * 20_000},
             "entities … at most 1000 long, got 20000",
         ),
         (
-            {**CHUNK, "tags": {"t": "a" * 10_001}},
-            "a tag … at most 10000 long, got 10001",
-        ),
-        (
-            {**CHUNK, "tags": dict.fromkeys(map(str, range(201)), "")},
-            "tags … at most 200 long, got 201",
-        ),
-        (
             {**CHUNK, "tags": {"version": 2025}},
             "tags.version … got 2025",
-        ),
-        (
-            {**CHUNK, "entities": ["Acme", 1]},
-            "entities.1 … got 1",
-        ),
-        (
-            {**CHUNK, "url": "x", "year": 1, "author": None},
-            "url is no field … year is no field … author is no field",
         ),
         (
             {**CHUNK, **dict.fromkeys(map(str, range(10**4)), 0)},
@@ -316,11 +249,11 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         ),
     ],
 )
-def test_a_wrong_chunk_line_is_told_so(tmp_path, record, said):
+def test_a_wrong_chunk_line_is_told_so(tmp_path, record, rule):
     """The message has file, line, rule, what came and a remedy, and is short whatever came."""
     path = write_records(tmp_path / "c.jsonl", {**CHUNK, "id": "first"}, record)
     message = refusal(path)
-    told(message, str(path), "line 2", said)
+    told(message, str(path), "line 2", rule)
     assert len(message) < 1500
 
 
@@ -348,24 +281,15 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path):
 
     Title, text and metadata are BEIR's own.
     """
-    rows = [
-        {"_id": str(n), "title": "T", "text": "x", "metadata": {}, "url": "u"} for n in range(3)
-    ]
-    rows[1]["year"] = 1
-    path = write_records(tmp_path / "corpus.jsonl", *rows)
-    with pytest.warns(
-        UserWarning,
-        match="left out: 2 keys of documents: 'url'; 'year'",
-    ):
-        chunks = load_corpus(tmp_path).chunks
-    assert [chunk.full_text for chunk in chunks] == ["T\nx"] * 3
-    assert path.exists()
+    rows = [{"_id": str(n), "text": "x", "metadata": {}, "url": "u"} for n in range(3)]
+    write_records(tmp_path / "corpus.jsonl", *rows, {"_id": "3", "text": "x", "year": 1})
+    with pytest.warns(UserWarning, match="left out: 2 keys of documents: 'url'; 'year'"):
+        assert len(load_corpus(tmp_path).chunks) == 4
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "rule"),
     [
-        ({"source": "b.md"}, "pages is required … add pages"),
         ({"source": "b.md", "pages": {}}, "pages … got an object of 0"),
         (
             {"source": "b.md", "pages": [{"text": "x"}]},
@@ -379,26 +303,22 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path):
         (PAGED, "'a.md#1-1' again … rename or remove"),
     ],
 )
-def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
+def test_a_wrong_document_line_is_told_so(tmp_path, record, rule):
     """The message has file, line, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", PAGED, record)
-    told(refusal(path), str(path), "line", said)
+    told(refusal(path), str(path), "line", rule)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "rule"),
     [
         (b"", "a file must not be empty … one JSON object a line"),
-        (b'{"corpus": "n"}\n', "pages (a document)"),
+        (b'{"id": NaN}', "line 1: text must be valid JSON, got 'NaN'"),
+        (b'{"id": "\\ud800"}', "line 1: text must be valid JSON … surrogates"),
         (b'{"id": "a"', "line 1: text must be valid JSON … at column … correct or remove it"),
-        (b'{"id": NaN}', "line 1: text must be valid JSON, got 'NaN' … correct or remove it"),
         (
             b'{"id": "a", "id": "b"}',
             "line 1: text must be valid JSON, got key 'id' twice … correct or remove it",
-        ),
-        (
-            b'{"id": "\\ud800"}',
-            "line 1: text must be valid JSON … surrogates … correct or remove it",
         ),
         (
             b"[" * 100_000,
@@ -426,16 +346,15 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
         ),
     ],
 )
-def test_wrong_json_lines_are_told_so(tmp_path, content, said):
+def test_wrong_json_lines_are_told_so(tmp_path, content, rule):
     """The message has file, line, rule, what came and a remedy."""
     path = write_file(tmp_path / "c.jsonl", content)
-    told(refusal(path), str(path), said)
+    told(refusal(path), str(path), rule)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "rule"),
     [
-        (b"", "a file must not be empty … fill it or take it away"),
         (b"# Only\n## Headings\n", "a document must have text … fill it or take it away"),
         (b"x\ny\xff", "line 2: text must be UTF-8, got byte 0xff … save the file as UTF-8"),
         (
@@ -468,10 +387,10 @@ def test_wrong_json_lines_are_told_so(tmp_path, content, said):
         ),
     ],
 )
-def test_wrong_markdown_is_told_so(tmp_path, content, said):
+def test_wrong_markdown_is_told_so(tmp_path, content, rule):
     """The message has file, line, rule, what came and a remedy."""
     path = write_file(tmp_path / "a.md", content)
-    told(refusal(tmp_path), str(path), said)
+    told(refusal(tmp_path), str(path), rule)
 
 
 def test_a_broken_pdf_is_told_so(tmp_path):
@@ -483,23 +402,18 @@ def test_a_broken_pdf_is_told_so(tmp_path):
 def test_wrong_paths_are_told_so(tmp_path):
     """No document, no such path, an unknown ending, a JSON that is not SQuAD, a pipe's stand-in."""
     told(refusal(tmp_path), str(tmp_path), "a folder must hold documents … add some")
-    told(refusal(tmp_path / "x"), "a path that does not exist … check the path")
-    told(refusal(tmp_path / "x.md"), "the file must be readable … check path and rights")
-    told(refusal(Path("/dev/null/x.md")), "the file must be readable … check path and rights")
-    told(
-        refusal(write_file(tmp_path / "x.rtf", "a,b")),
-        "x.rtf … corpus must be a folder … .md … check the path",
-    )
-    told(
-        refusal(write_file(tmp_path / "x.json", "{}")),
-        "x.json … SQuAD 2.0 (key data)",
-    )
+    for path, rule in (
+        (tmp_path / "x", "a path that does not exist"),
+        (Path("/dev/null/x.md"), "the file must be readable"),
+        (write_file(tmp_path / "x.rtf", "a,b"), "x.rtf … corpus must be a folder … .md"),
+        (write_file(tmp_path / "x.json", "{}"), "x.json … SQuAD 2.0 (key data)"),
+    ):
+        told(refusal(path), rule)
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "rule"),
     [
-        (7, "data … got 7"),
         (
             [{"title": "T", "paragraphs": [{}]}],
             "data.0.paragraphs.0.context is required",
@@ -510,10 +424,10 @@ def test_wrong_paths_are_told_so(tmp_path):
         ),
     ],
 )
-def test_wrong_squad_is_told_so(tmp_path, data, said):
+def test_wrong_squad_is_told_so(tmp_path, data, rule):
     """The message has file, the way inside the document, rule and remedy."""
     path = write_file(tmp_path / "s.json", json.dumps({"data": data}))
-    told(refusal(path), str(path), said)
+    told(refusal(path), str(path), rule)
 
 
 def test_a_line_over_the_limit_is_refused_unread(tmp_path):
@@ -532,30 +446,21 @@ def test_a_line_over_the_limit_is_refused_unread(tmp_path):
     assert peak < 64 * 2**20
     line = json.dumps(CHUNK)
     write_file(path, line + "\r\n")
-    assert len(load_corpus(path, max_line_bytes=len(line)).chunks) == 1
-    told(refusal(path, max_line_bytes=len(line) - 1), "raise max_line_bytes")
+    assert load_corpus(path, max_line_bytes=len(line)).chunks
+    refusal(path, max_line_bytes=len(line) - 1)
 
 
 def test_a_file_over_the_limit_is_refused(tmp_path):
     """Files that are read as a whole have a limit too."""
     path = write_file(tmp_path / "a.md", "x" * 11)
-    told(
-        refusal(path, max_file_bytes=10),
-        str(path),
-        "a file must be at most 10 bytes … raise max_file_bytes",
-    )
-    told(
-        refusal(path, max_line_bytes=10),
-        str(path),
-        "a document must be at most 10 characters … max_line_bytes",
-    )
+    told(refusal(path, max_file_bytes=10), "a file must be at most 10 bytes … max_file_bytes")
+    told(refusal(path, max_line_bytes=10), "a document must be at most 10 characters")
 
 
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
         ({"max_tokens": 31}, "max_tokens must be at least 32, or None, got 31"),
-        ({"overlap": -1}, r"overlap must be in \[0, 256\]"),
         (
             {"max_tokens": 64, "overlap": 33},
             r"overlap must be in \[0, 32\] tokens, half of a chunk, got 33",
@@ -582,12 +487,7 @@ def test_a_file_is_a_table_under_its_name(tmp_path):
         == "home excesses 2025\n| Cause | Excess |\n|---|---|\n| Storm, hail | £250 |\n| Flood | "
         "£1,500 |"
     )
-    assert (chunk.chunk_id, chunk.source, chunk.page, chunk.tags) == (
-        f"{path.name}#1-1",
-        path.name,
-        1,
-        {},
-    )
+    assert (chunk.chunk_id, chunk.source) == (f"{path.name}#1-1", path.name)
 
 
 def test_the_head_is_repeated_after_25_rows(tmp_path):
@@ -601,7 +501,7 @@ def test_the_head_is_repeated_after_25_rows(tmp_path):
     ]
     assert all(chunk.full_text.startswith("n\n| n | m |\n|---|---|\n| ") for chunk in chunks)
     rows = [line for chunk in chunks for line in chunk.full_text.split("\n")[3:]]
-    assert [line.split("|")[1].strip() for line in rows] == [str(n) for n in range(60)]
+    assert rows == [f"| {n} | {n} |" for n in range(60)]
 
 
 def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
@@ -613,9 +513,8 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "rule"),
     [
-        ("", "a file must not be empty"),
         ("a,b\n", "a table must have heads and a row … got 1 records"),
         (
             "a,b\n1,2\n\n1,2,3\n",
@@ -632,7 +531,7 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
         ),
     ],
 )
-def test_a_broken_file_is_told_so(tmp_path, content, said):
+def test_a_broken_file_is_told_so(tmp_path, content, rule):
     """The message has file, line, rule, what came and a remedy."""
     path = write_file(tmp_path / "c.csv", content)
-    told(refusal(path), str(path), said)
+    told(refusal(path), str(path), rule)

@@ -17,7 +17,6 @@ from effort import lines_run
 from raglab.store.document_reading import is_light
 from raglab.store.files import InputError
 from raglab.store.front_matter import front_matter
-from raglab.store.loaders import load_corpus
 from raglab.store.markdown import markdown_blocks, markdown_page
 
 
@@ -77,19 +76,12 @@ def test_commonmark_with_tables(text, blocks):
 @pytest.mark.parametrize(
     "comment",
     [
-        *(
-            "<!-- page ii -->",
-            "<!--page2-->",
-            "<!-- page 2 label='1' -->",
-            "<!-- pagination: off -->",
-        ),
-        *(
-            "<!-- page 2 of the plan -->",
-            "<!-- page\n2 -->",
-            "<!--\npage layout\n-->",
-            "<!-- page 1234567890 -->",
-        ),
-        "<!-- PAGE 2 -->",
+        "<!-- page ii -->",
+        "<!--page2-->",
+        "<!-- page 2 label='1' -->",
+        "<!-- page 2 of the plan -->",
+        "<!-- page\n2 -->",
+        "<!-- page 1234567890 -->",
     ],
 )
 def test_a_comment_that_is_no_mark_is_a_comment(comment):
@@ -115,10 +107,8 @@ def test_marks_of_pages():
         ("c", 3, None),
         ("d", 4, "2"),
     ]
-    assert {
-        block.page
-        for block in markdown_blocks(b"```\n<!-- page 2 -->\n```\n\n`<!-- page 3 -->`").blocks
-    } == {1}
+    code = markdown_blocks(b"```\n<!-- page 2 -->\n```\n\n`<!-- page 3 -->`").blocks
+    assert {block.page for block in code} == {1}
 
 
 def test_a_page_that_stands_apart():
@@ -135,17 +125,13 @@ def test_a_page_that_stands_apart():
         ("x\n\n```py\na\n# b", "```py\na\n# b\n```"),
         ("---\na: b\n---\n~~~\nx\n```", "````\nx\n```\n````"),
         ("> ```\n> a\n\n", "```\na\n```"),
-        ("````\n```", "````\n```\n````"),
-        ("```", None),
     ],
 )
 def test_an_unclosed_fence_is_code_to_the_end(text, code):
     """As CommonMark has it, and it is counted."""
     page = markdown_blocks(text.encode())
     assert page.notes == ("1 fences are not closed and hold the rest",)
-    assert [block.text for block in page.blocks if block.kind == "code"] == (
-        [] if code is None else [code]
-    )
+    assert [block.text for block in page.blocks if block.kind == "code"] == [code]
 
 
 @pytest.mark.parametrize(
@@ -175,21 +161,14 @@ def test_front_matter(text, tags, entities, body):
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "---",
-            "---\nx",
-            "---\n\nA paragraph.\n\n---\n\nAnother.",
-            "---\n- a\n---\nx",
-            "---\njust words\n---\nx",
-        ),
-        *(
-            "----\na: 1\n----\nx",
-            "+++ x",
-            "+++\nwords\n+++\nx",
-            "---\n{{ card_data }}\n---\nx",
-            "---\n[a]: 1\n---\nx",
-        ),
-        "---\nhttps://example.com/a\n---\nx",
+        "---",
+        "---\n\nA paragraph.\n\n---\n\nAnother.",
+        "---\n\n# A heading\n\n---\n\nx",
+        "---\n- a\n---\nx",
+        "---\njust words\n---\nx",
+        "----\na: 1\n----\nx",
+        "+++\nwords\n+++\nx",
+        "---\n{{ card_data }}\n---\nx",
     ],
 )
 def test_what_is_no_front_matter_is_text(text):
@@ -211,7 +190,6 @@ def test_front_matter_without_an_end_is_text_and_said(mark, key):
     ("text", "rule"),
     [
         ("+++\na = 1\na = 2\nb = 1\n+++\nx", "line 3: front matter must be valid TOML"),
-        ("+++\na = x\n+++\nx", "line 2: front matter must be valid TOML"),
         ("+++\nentities = 7\n+++\nx", "line 2: entities must be a list of strings"),
         ("+++\na = [" + "[" * 5000 + "\n+++\nx", "front matter must be valid TOML"),
         ('+++\na = "' + "x" * 2**16 + '"\n+++\nx', "at most 65536 characters"),
@@ -222,16 +200,6 @@ def test_broken_front_matter_is_named(text, rule):
     """What begins like keys and values is meant to be them."""
     with pytest.raises(InputError, match=rule):
         front_matter(text)
-
-
-def test_tags_and_title_of_a_file(tmp_path):
-    """TOML gives them as YAML does, and the title stands above each chunk."""
-    (tmp_path / "a.md").write_text(
-        '+++\ntitle = "Guide"\ndomain = "home"\nentities = ["Acme"]\n+++\n## Hail\nx\n'
-    )
-    (chunk,) = load_corpus(tmp_path).chunks
-    assert (chunk.section, chunk.text) == (("Guide", "Hail"), "x")
-    assert (dict(chunk.tags), chunk.entities) == ({"title": "Guide", "domain": "home"}, ("Acme",))
 
 
 @given(st.text(alphabet="<>/!-=\"' \n\tabp#*_`~|[]()&;:+.1\\>", max_size=150))
@@ -267,7 +235,6 @@ def test_100000_quotes_and_lists_in_one_another_are_refused(unit):
     ("text", "blocks"),
     [
         ("```{versionadded} 4.0\nA *b*.\n```", ["New in version 4.0", "A b."]),
-        ("```{deprecated} 4.0\n```\nx", ["Deprecated since version 4.0", "x"]),
         ("```{note} First\n:class: a b\n:name: c\n\n- d\n```", ["Note First", "- d"]),
         ("```{seealso}\n---\nclass: a\n---\n`b`\n```", ["See also", "`b`"]),
         (
@@ -287,7 +254,6 @@ def test_100000_quotes_and_lists_in_one_another_are_refused(unit):
             ["y"],
         ),
         ("```{figure} x.png\n:alt: a\n\nThe *plan*.\n```", ["The plan."]),
-        (":::{tip} T\nDoes *b*.\n:::", [":::{tip} T\nDoes b.\n:::"]),
         (
             "(a)=\n(b c)=\n# Guide {#guide .x}\ne\n\n## *G* {h}",
             ["Guide", "e", "G {h}"],
@@ -310,13 +276,10 @@ def test_myst(text, blocks):
 @pytest.mark.parametrize(
     "code",
     [
-        *(
-            "{note}",
-            "{% if a %}\n{{ b }}\n{% endif %}",
-            "(a)=\n{.b}\n# c {#d}\n{e}`f`",
-            ":::{note}\n:::",
-            ":a: b",
-        ),
+        "{% if a %}\n{{ b }}\n{% endif %}",
+        "(a)=\n{.b}\n# c {#d}\n{e}`f`",
+        ":::{note}\n:::",
+        ":a: b",
     ],
 )
 @pytest.mark.parametrize("language", ["", "r", "jinja"])
@@ -336,19 +299,15 @@ def test_code_with_braces_stays_as_it_is(code, language):
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "{name}",
-            "{{ a }}",
-            "{a=1}",
-            "{#if a}",
-            "a {.b}",
-            "f\n(x)=\n3",
-            "(x) = 3",
-            ":::",
-            "::: tip\na\n:::",
-            "{.}",
-        ),
-        *("a {b} `c`", "\\# a {#b}", "(x)=3", "{ }", "{:}", ":a: b"),
+        "{{ a }}",
+        "{a=1}",
+        "{#if a}",
+        "a {.b}",
+        "f\n(x)=\n3",
+        "::: tip\na\n:::",
+        "a {b} `c`",
+        "\\# a {#b}",
+        ":a: b",
     ],
 )
 def test_what_only_looks_like_myst_is_text(text):
@@ -388,7 +347,7 @@ def test_directives_300_deep_are_text_with_nothing_lost():
 
 
 UNITS = (
-    *("> ", "- ", "![", "*a ", "_a**", "`a``b", "<", "<a ", "<!--", "&", "\\", "|a|b\n", "<http:"),
+    *("> ", "- ", "![", "*a ", "_a**", "`a``b", "<", "<a ", "<!--", "&", "|a|b\n", "<http:"),
     *("[a](", "# ", "```\n", "1. ", "\t- ", "\n", "[a]: b\n", '[a]: b "\n', "</a>", "a|b\n-|-\n"),
     *("<div>", "<!-- page 1 -->", "---\n", "+++\n", ": - [", "~~a", "a\n===\n"),
     # of MyST
@@ -417,21 +376,6 @@ def test_a_large_text_is_read_by_a_process_of_its_own():
     assert page.notes[0].startswith("1 fences")
 
 
-def test_a_heading_between_two_rules_is_no_front_matter(tmp_path):
-    """As slides begin.
-
-    YAML would take it for a comment, and the text below would stand under another heading.
-    """
-    (tmp_path / "a.md").write_text(
-        "---\n\n# Excess\n\n---\n\nStorm 250\n\n---\n\n# Cover\n\nGlass\n"
-    )
-    chunks = load_corpus(tmp_path).chunks
-    assert [(chunk.section, chunk.text) for chunk in chunks] == [
-        (("Excess",), "Storm 250"),
-        (("Cover",), "Glass"),
-    ]
-
-
 @pytest.mark.parametrize("unit", ["![", "[*a", "a\n!["], ids=["pictures", "marks", "pairs"])
 def test_marks_that_nothing_closes_cost_little(unit):
     """A file of 25 kB of them: nested inline marks are tried 20 deep, deeper ones are text."""
@@ -445,7 +389,6 @@ def test_marks_that_nothing_closes_cost_little(unit):
 QUOTED = {
     "plain": ">" * 49 + " a\n",
     "spaced": "> " * 45 + "a\n",
-    "few": "> > > > > a\n",
     "in a list": "- " + ">" * 30 + " a\n",
 }
 
@@ -453,7 +396,7 @@ QUOTED = {
 @pytest.mark.parametrize("quote", QUOTED.values(), ids=QUOTED.keys())
 def test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own(quote):
     """Which has its seconds; a text of as many quotes is read at once."""
-    assert not is_light(quote + "b\n" * (15_000 if quote.count(">") > 15 else 45_000))
+    assert not is_light(quote + "b\n" * 15_000)
     assert is_light(quote * 80)
     assert is_light("b >>>> c >>>\n" * 6_000)
 
@@ -470,7 +413,5 @@ def test_no_word_is_lost_in_nested_marks(depth):
 
 def test_a_definition_of_a_footnote_is_text():
     """A link's is none."""
-    blocks = markdown_blocks(
-        b"Fee 45[^a] [b].\n\n[^a]: 60EUR (weekends)\n\n[b]: http://x.org\n"
-    ).blocks
-    assert [block.text for block in blocks] == ["Fee 45[^a] b.", "[^a]: 60EUR (weekends)"]
+    blocks = read("Fee 45[^a] [b].\n\n[^a]: 60EUR (weekends)\n\n[b]: http://x.org\n")
+    assert [text for _, _, text in blocks] == ["Fee 45[^a] b.", "[^a]: 60EUR (weekends)"]
