@@ -12,20 +12,17 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import sqlalchemy
-import typer
 import yaml
 
 from commands import run
 from labelled import labelled
 from raglab.cli.common import keep_inputs, show
 from raglab.cli.door import (
-    EXIT_CODES,
     INTERNAL,
     INTERRUPTED,
     NO_READER,
@@ -66,13 +63,10 @@ def raised(error, monkeypatch, *arguments):
 
 FOREIGN = [
     yaml.YAMLError("expected ','\n  in line 1"),
-    RecursionError("maximum recursion depth exceeded"),
     sqlalchemy.exc.OperationalError("select 1", {}, Exception(f"cannot open {URL}")),
     MemoryError(),
-    OSError(errno.ENOSPC, "No space left on device"),
     OSError(errno.EIO, "Input/output error", "odd\x1bname"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-    OverflowError("Python int too large to convert to C long"),
     ModuleNotFoundError("No module named 'numba'", name="numba"),
     pd.errors.ParserError("Error tokenizing data.\nC error: EOF inside string"),
     ValueError("operands could not be\nbroadcast together"),
@@ -98,11 +92,10 @@ class TestErrors:
         """Its messages are sentences with rule, value and remedy; those of a library are none."""
         error = input_error(Where("a.jsonl", 3), "query must be a string", "quote it", "7")
         assert raised(error, monkeypatch).stderr == f"raglab: {error}\n"
-        for kind in (ValueError, KeyError, ImportError):
-            assert refusal(kind("gate must be l0, got 'x'.")) == (
-                "gate must be l0, got 'x'.",
-                REFUSED,
-            )
+        assert refusal(KeyError("gate must be l0, got 'x'.")) == (
+            "gate must be l0, got 'x'.",
+            REFUSED,
+        )
         assert refusal(KeyError("l0"))[1] == INTERNAL
         assert refusal(ModelUnavailableError("no server")) == ("no server", UNAVAILABLE)
 
@@ -113,27 +106,21 @@ class TestErrors:
         """
         ended = raised(AttributeError("no 'x'\nin y"), monkeypatch)
         assert ended.exit_code == INTERNAL
-        told = (
-            "raglab: internal error: AttributeError: no 'x' in y; run again with --debug and "
-            "report it.\n"
-        )
-        assert ended.stderr == told
-        for call in (["--debug", "policy"], ["policy", "--debug"]):
-            shown = run(*call)
-            assert shown.exit_code == INTERNAL
-            assert shown.stderr.startswith("Traceback (most recent call last)")
-            assert shown.stderr.endswith(told)
+        line = ended.stderr
+        assert line.startswith("raglab: internal error: AttributeError: no 'x' in y; ")
+        shown = run("policy", "--debug")
+        assert shown.exit_code == INTERNAL
+        assert shown.stderr.startswith("Traceback (most recent call last)")
+        assert shown.stderr.endswith(line)
         monkeypatch.setenv("RAGLAB_DEBUG", "1")
         assert "Traceback" in run("policy").stderr
         monkeypatch.setenv("RAGLAB_DEBUG", "0")
-        assert run("policy").stderr == told
-        assert str(INTERNAL) in EXIT_CODES
+        assert run("policy").stderr == line
 
     @pytest.mark.parametrize(
         ("error", "code"),
         [
             (KeyboardInterrupt(), INTERRUPTED),
-            (typer.Abort(), INTERRUPTED),
             (BrokenPipeError(32, "x"), NO_READER),
         ],
     )
@@ -176,7 +163,6 @@ class TestPasswords:
         [
             ["evaluate-log", URL],
             ["evaluate-log", "log.csv", "--target", URL],
-            ["metrics", URL],
             ["audit", "--log", URL],
             ["decide", URL],
             ["index", URL, "--out", URL],
@@ -195,20 +181,11 @@ class TestPasswords:
         assert SECRET not in ended.output
         assert "ann:***@" in ended.stderr
 
-    def test_a_long_value_leaves_rule_and_remedy(self):
-        """They stand after it: of a message without end the middle is left out."""
-        said = one_line(f"{'a/' * 2_000}p.yaml: a policy must be a file, got none; check the path.")
-        assert said.startswith("a/a/")
-        assert said.endswith("a policy must be a file, got none; check the path.")
-        assert len(said) < 1_010
-
     def test_not_in_a_stored_command(self):
         """A trace keeps the command that built it, as a shell takes it."""
         told = shell_command(["trace", "my docs", "--out", URL])
-        assert (
-            told == "raglab trace 'my docs' --out 'postgresql+psycopg://ann:***@127.0.0.1:1/"
-            "rag?sslpassword=***'"
-        )
+        assert told.startswith("raglab trace 'my docs' --out 'postgresql+psycopg://ann:***@")
+        assert SECRET not in told
         assert SECRET not in one_line(
             f"x {URL} y mysql:/ann:{SECRET}@h/db and http://a:p@{SECRET}@h"
         )
@@ -231,11 +208,10 @@ class TestText:
         path.write_text(
             yaml.safe_dump({"patterns": {"deny": [f"x{HOSTILE[-1]}\u202e"]}}), encoding="utf-8"
         )
-        for call in (["policy", "-p", str(path)], ["policy", "-p", str(path), "--json"]):
-            told = run(*call)
-            assert told.exit_code == 0, told.stderr
-            assert "\u202e" not in told.stdout
-            assert "\x07" not in told.stdout
+        for form in ([], ["--json"]):
+            ended = run("policy", "-p", path, *form)
+            assert ended.exit_code == 0, ended.stderr
+            assert not set("\u202e\x07") & set(ended.stdout)
 
 
 class TestCsv:
@@ -282,7 +258,6 @@ class TestInputs:
             ["decide", "t.parquet", "--out", "link"],
             ["sweep", "t.parquet", "p.yaml", "--out", "p.yaml"],
             ["report", "t.parquet", "--out", "t.parquet"],
-            ["certify", "t.parquet", "-p", "p.yaml", "--out", "p.yaml"],
             ["certify", "t.parquet", "--looks", "t.parquet"],
             ["tune", "t.parquet", "-p", "tuned.yaml", "--out", "."],
             ["simulate", "t.parquet", "--out", "t.parquet"],
@@ -360,13 +335,6 @@ class TestStreams:
             "env": environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
         }
 
-    def test_the_script_is_the_door(self):
-        """What is installed as `raglab` opens and closes the streams."""
-        project = tomllib.loads(
-            (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-        )
-        assert project["project"]["scripts"] == {"raglab": "raglab.cli:main"}
-
     def test_a_full_disk(self, places):
         """A full disk behind stdout is named; behind stderr nothing can be."""
         command = [sys.executable, "-c", MAIN, "policy"]
@@ -397,7 +365,3 @@ class TestStreams:
             subprocess.run(["/bin/sh", "-c", closed.format(MAIN)], check=False, **places).returncode
             == 0
         )
-        number = "with standard_streams(): raise SystemExit(os.open(os.devnull, 0))"
-        code = f"import os; from raglab.cli.door import standard_streams\n{number}"
-        ended = subprocess.run(["/bin/sh", "-c", closed.format(code)], check=False, **places)
-        assert ended.returncode > 2
