@@ -420,12 +420,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_steps_of_recorded_answers_are_what_each_value_counts",
         ),
         "test_report_page.py": (
-            "test_a_case_without_hits",
             "test_a_certificate_is_shown_and_tested_again",
             "test_a_certification_of_other_cases_is_no_promise_of_the_page",
             "test_a_frozen_cockpit_stands_in_a_frame_of_its_own",
             "test_a_hostile_corpus_stays_text",
-            "test_empty_label_classes",
+            "test_cases_of_one_label_or_without_hits_make_a_whole_page",
             "test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from",
             "test_nothing_from_outside_is_markup",
             "test_nothing_is_better_on_the_cases_it_was_chosen_on",

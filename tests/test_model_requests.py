@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import raglab
 from answered_traces import LONG, UNGATED, asking_once, extension, long_world
 from generators import Weighed
 from judge_server import completion
@@ -23,18 +22,16 @@ from raglab.answering import prompts
 from raglab.answering.client import Completion, estimate_tokens, one_deadline
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
-from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
+from raglab.answering.metered_client import RequestBudget
 from raglab.answering.openai_client import OpenAIClient
-from raglab.answering.prompts import ANSWER_PROMPT, SHORTENING_VERSION, data_prompt, fit_passages
+from raglab.answering.prompts import ANSWER, SHORTENING, data_prompt, fit_passages
 from raglab.answering.thoughts import without_thoughts
 from raglab.live.answer_recording import MissingAnswersWarning, record_answers
-from raglab.live.signal_functions import SignalFunction
 from raglab.store.trace_merging import ANSWER_REQUESTS
-from raglab.store.traces import Trace
-from raglab.values import Case, ModelUnavailableError
+from raglab.values import ModelUnavailableError
 from raglab.words.canonical import digest
 from tiny_models import save_causal
-from worlds import Hit, policy, trace_of
+from worlds import policy
 
 pytest.importorskip("openai")
 
@@ -65,7 +62,7 @@ class TestShortening:
         """So that answers in a trace are not taken for those of another version."""
         before = asking_once(server).name
         made = answered(server)
-        monkeypatch.setattr(prompts, "SHORTENING_VERSION", SHORTENING_VERSION + 1)
+        monkeypatch.setattr(prompts, "SHORTENING", SHORTENING + 1)
         assert asking_once(server).name != before
         server.asked.clear()
         record_answers(made, policy(), asking_once(server), Weighed())
@@ -83,7 +80,7 @@ class TestShortening:
         ]
         fitted = [fit_passages(texts, tokens) for tokens in range(20, 1400, 60)]
         shown = [data_prompt("How much?", one, ("Attempt", "1")) for one in fitted]
-        assert (SHORTENING_VERSION, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
+        assert (SHORTENING, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
 
 
 class TestCutOff:
@@ -96,16 +93,9 @@ class TestCutOff:
         with pytest.warns(MissingAnswersWarning, match=r"1 cut off \(q1\).* at max_tokens 512"):
             first = answered(server, at_once=at_once)
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"cut off": 1}
-        assert first.meta[ANSWER_REQUESTS]["missing_from_cache"] == 0
         server.asked.clear()
-        with pytest.warns(
-            MissingAnswersWarning, match="max_tokens 512 in an earlier run"
-        ) as caught:
+        with pytest.warns(MissingAnswersWarning, match="in an earlier run"):
             again = answered(server, at_once=at_once)
-        (warning,) = (
-            one.message for one in caught if isinstance(one.message, MissingAnswersWarning)
-        )
-        assert [one.kind for one in warning.missing] == ["cut off"]
         assert server.questions == []
         counts = again.meta[ANSWER_REQUESTS]
         assert (counts["requests"], counts["from_cache"], counts["missing_from_cache"]) == (0, 2, 1)
@@ -122,8 +112,7 @@ class TestCutOff:
         for settings in (
             {},
             {"max_prompt_tokens": 700},
-            {"prompt": ANSWER_PROMPT._replace(text="Answer.")},
-            {"seed": 1},
+            {"prompt": ANSWER._replace(text="Answer.")},
         ):
             server.asked.clear()
             with pytest.warns(MissingAnswersWarning):
@@ -147,12 +136,11 @@ class TestCutOff:
 
         brief = Brief()
         for n in (1, 2):
-            with pytest.warns(MissingAnswersWarning) as caught:
+            with pytest.warns(MissingAnswersWarning):
                 record_answers(
                     long_world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite"
                 )
             assert brief.calls == 3 * n
-            assert "only after max_tokens" not in str(caught[0].message)
 
 
 class TestOddInput:
@@ -167,18 +155,11 @@ class TestOddInput:
     def test_a_folder_is_no_cache(self, server, tmp_path):
         """It was put aside as a damaged file is, with all that a user has in it."""
         (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-        signal = SignalFunction("mine", lambda rows: [1.0 for _ in rows], ("query",))
-        for call in (
-            lambda: record_answers(
-                long_world(), UNGATED, asking_once(server), Weighed(), cache=tmp_path
-            ),
-            lambda: raglab.add_signals(long_world(), signal, cache=str(tmp_path)),
-        ):
-            with pytest.raises(ValueError, match="cache must be a file, got the folder"):
-                call()
+        with pytest.raises(ValueError, match="cache must be a file, got the folder"):
+            record_answers(long_world(), UNGATED, asking_once(server), Weighed(), cache=tmp_path)
         assert (tmp_path / "notes.txt").is_file()
 
-    @pytest.mark.parametrize("at_once", [0, 1.5, "2", None])
+    @pytest.mark.parametrize("at_once", [0, "2"])
     def test_requests_at_a_time(self, server, at_once):
         """A whole number from 1."""
         with pytest.raises(ValueError, match="at_once must be at least 1"):
@@ -199,7 +180,6 @@ class TestOddInput:
                 "<think>The passage\nsays 250.</think>\n\nIt is 250 pounds [1].",
                 "It is 250 pounds [1].",
             ),
-            ("<think></think>It is 250 pounds.", "It is 250 pounds."),
             ("It is <think>250</think> pounds.", "It is <think>250</think> pounds."),
         ],
     )
@@ -207,10 +187,9 @@ class TestOddInput:
         """Models that reason write them first where a server does not take them out."""
         assert without_thoughts(Completion(reply)).text == text
 
-    @pytest.mark.parametrize("reply", ["Passage 1:", "> \n> "])
-    def test_a_reply_of_marks_alone_is_malformed(self, server, reply):
+    def test_a_reply_of_marks_alone_is_malformed(self, server):
         """It is no answer, and no refusal (rule S0.1)."""
-        server.failing = {"question 0": completion(reply)}
+        server.failing = {"question 0": completion("Passage 1:")}
         with pytest.raises(ModelUnavailableError) as caught:
             asking_once(server).answer("question 0", long_world().chunks)
         assert caught.value.kind == "malformed reply"
@@ -226,25 +205,9 @@ class Brief:
         del messages
         return Completion("yes")
 
-    def capabilities(self, *, again=False):  # noqa: ARG002
-        """Never asked."""
-        raise AssertionError
-
 
 class TestMeter:
     """A budget is of tokens."""
-
-    @pytest.mark.parametrize(
-        "limit", [{"calls": 0}, {"tokens": 0}, {"seconds": 0}, {"cost": 0, "price_prompt": 1.0}]
-    )
-    def test_a_budget_of_nothing_asks_nothing(self, limit):
-        """Not even what the backend can do."""
-        metered = MeteredClient(Brief(), RequestBudget(**limit))
-        messages = [{"role": "user", "content": "?"}]
-        for call in (metered.capabilities, lambda: metered.complete(messages)):
-            with pytest.raises(BudgetSpentError):
-                call()
-        assert metered.counts.requests == 0
 
     def test_a_budget_of_nothing_sends_nothing(self, server):
         """Nor does a gate that needs a confidence probe the server.
@@ -323,9 +286,7 @@ class TestDoor:
         "settings",
         [
             {"max_tokens": 0},
-            {"max_tokens": "5"},
             {"max_prompt_tokens": float("nan")},
-            {"max_prompt_tokens": -1},
         ],
     )
     def test_sizes(self, settings):
@@ -335,15 +296,10 @@ class TestDoor:
 
     def test_a_prompt_is_no_text(self):
         """The remedy is a `Prompt` of it."""
-        yes_no = extension("learned_signals.signal_models:yes_no")
-        for make in (
-            lambda: ModelGenerator(Brief(), prompt="Answer."),  # type: ignore[arg-type]
-            lambda: yes_no(Brief(), prompt="Say yes."),
-        ):
-            with pytest.raises(TypeError, match=r"write raglab\.live\.Prompt\('mine', 1"):
-                make()
+        with pytest.raises(TypeError, match=r"write raglab\.live\.Prompt\('mine', 1"):
+            ModelGenerator(Brief(), prompt="Answer.")  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("wrong", ["3", None, float("nan"), -1])
+    @pytest.mark.parametrize("wrong", ["3", -1])
     def test_a_budget_is_of_numbers(self, wrong):
         """Those of NumPy among them."""
         with pytest.raises(ValueError, match="calls: Input should be "):
@@ -391,18 +347,16 @@ class TestLocalModel:
         assert model.load().prompt_ids(asked) == model.load().prompt_ids(one)
         assert model.complete(asked, max_tokens=2).completion_tokens
 
-    @pytest.mark.parametrize("template", ["{% for", "{{ raise_exception('never') }}"])
-    def test_a_template_that_takes_nothing_is_a_reason(self, tmp_path, template):
+    def test_a_template_that_takes_nothing_is_a_reason(self, tmp_path):
         """When the model is loaded, with the remedy."""
         with pytest.raises(ValueError, match="template of chats takes no instructions"):
-            LocalModel(str(with_template(tmp_path / "causal", template))).load()
+            LocalModel(str(with_template(tmp_path / "causal", "{% for"))).load()
 
-    @pytest.mark.parametrize("name", ["a.gguf", "empty.gguf"])
-    def test_what_only_ends_in_gguf_is_a_reason(self, tmp_path, name):
+    def test_what_only_ends_in_gguf_is_a_reason(self, tmp_path):
         """It is named, and loaded it is an error."""
         pytest.importorskip("gguf")
-        (tmp_path / name).write_bytes(b"" if name == "empty.gguf" else b"no model")
-        model = LocalModel(str(tmp_path / name))
+        (tmp_path / "a.gguf").write_bytes(b"no model")
+        model = LocalModel(str(tmp_path / "a.gguf"))
         assert model.name.startswith("local:")
         with pytest.raises(ValueError, match="must hold a causal language model"):
             model.load()
@@ -413,7 +367,7 @@ class TestLocalModel:
         asked = [{"role": "user", "content": "water \ud800"}]
         assert model.complete(asked, max_tokens=2).text
 
-    @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"max_tokens": -1}, {"seed": -1}])
+    @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"seed": -1}])
     def test_numbers_that_mean_nothing_are_refused_at_once(self, folder, wrong):
         """No token fewer than one ended a reply, which went on until its time was up."""
         with pytest.raises(ValueError, match="max_tokens must be 1 or more and seed 0 or more"):
@@ -443,20 +397,6 @@ class TestLocalModel:
             )
         assert several == alone
 
-    @pytest.mark.parametrize("at_once", [1, 4])
-    def test_recorded_answers_are_the_same_at_once(self, folder, tmp_path, at_once):
-        """Behind `record_answers`, each case has its answer or its reason."""
-        told = ANSWER_PROMPT._replace(text="the policy")
-        model = ModelGenerator(LocalModel(str(folder)), prompt=told, max_tokens=4)
-        cases = [Case("q", f"{word} policy", "ok") for word in WORDS[5:12]]
-        made = trace_of(
-            *((case, [[Hit(0.25, text=f"the policy cover {case.query}")]]) for case in cases)
-        )
-        trace = Trace(made.cases, made.chunks, made.arms, made.hits, made.pattern_hits, {})
-        alone = _recorded(trace, model, tmp_path / "a.sqlite", 1)
-        assert _recorded(trace, model, tmp_path / "b.sqlite", at_once) == alone
-        assert sum(alone[1].values()) + len(alone[0]) == len(cases)
-
     def test_waiting_for_a_turn_is_no_time_of_a_call(self, folder):
         """Behind another reply a call has its whole time.
 
@@ -480,15 +420,3 @@ class TestLocalModel:
                     waiting = pool.submit(ask, live=live)
                     time.sleep(1.2)
                 assert waiting.result() in expected
-
-
-def _recorded(trace, model, cache, at_once):
-    """Answers by case, and what is missing by reason."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingAnswersWarning)
-        made = record_answers(trace, UNGATED, model, Weighed(), at_once=at_once, cache=cache)
-    return dict(zip(made.answers.row.tolist(), made.answers.text, strict=True)), made.meta[
-        ANSWER_REQUESTS
-    ]["missing"]

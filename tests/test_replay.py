@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +17,8 @@ from hypothesis import strategies as st
 import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF
-from raglab.decision.measurement import measured_tables, policy_pattern_hits
-from raglab.decision.trace_view import KEPT_MEASUREMENTS, Measured
+from raglab.decision.measurement import policy_pattern_hits
+from raglab.decision.trace_view import KEPT, Measured
 from raglab.lab.comparison import compare
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -144,7 +143,6 @@ VENDORS = [Hit(0.5, source, tags={"vendor": "acme"}) for source in ("a.md", "b.m
         ([FIRST, Hit(0.5, "b.md")], {}, "options"),
         ([FIRST, Hit(0.52, "b.md")], {}, "gap"),
         ([FIRST, Hit(0.5, "x/a.md", 3)], {}, "gap"),
-        ([FIRST, Hit(0.5, "x/a.md", 4)], {}, "single_group"),
         ([FIRST, Hit(0.5, "x/a.md", None)], {}, "single_group"),
         ([FIRST, Hit(0.5, "y/a.md", 1)], {}, "options"),
         ([FIRST, Hit(0.81, "b.md")], {}, "gap"),
@@ -168,10 +166,7 @@ def test_near_hits_are_confident_where_they_agree(hits, more, stage):
 
 @pytest.mark.parametrize(("min_hits", "stage"), [(1, "gap"), (2, "gap"), (3, "coverage")])
 def test_an_entity_may_have_to_stand_in_several_hits(min_hits, stage):
-    """Two of three chosen hits hold it.
-
-    `min_hits` 2 is met, 3 is not, and the reason says in how many.
-    """
+    """Two of three chosen hits hold it: `min_hits` 2 is met, 3 is not."""
     hits = [
         Hit(0.25, "a.md", 1, entities=("hull",)),
         Hit(0.25, "a.md", 2, entities=("hull",)),
@@ -179,11 +174,6 @@ def test_an_entity_may_have_to_stand_in_several_hits(min_hits, stage):
     ]
     said = _decide(hits, ask("explain hull"), patterns=PATTERNS, coverage={"min_hits": min_hits})
     assert _stage(said) == stage
-    if stage == "coverage":
-        assert (
-            said.frame(reasons=True)["reason"][0] == "missing document coverage in 3 hits for: hull"
-        )
-        assert said.lacking(0) == ["hull"]
 
 
 def test_documents_may_name_an_entity_otherwise_than_questions():
@@ -202,10 +192,6 @@ def test_documents_may_name_an_entity_otherwise_than_questions():
 
     assert named() == (("hull",), ())
     assert named(document_entities={"hull": ["vessel's body"]}) == ((), ("hull",))
-    assert named(document_entities={"hull": ["vessel's body", "hull"], "fleet": ["insured"]}) == (
-        ("hull", "fleet"),
-        ("hull", "fleet"),
-    )
 
 
 CURVE = {"calibration": {"x": [0.2, 0.6], "y": [0.1, 0.5]}}
@@ -239,19 +225,6 @@ def test_without_usable_scores_another_score_stands_in(hits, n_reranked, more, p
 
 
 # ambiguity
-
-
-def test_options_show_sources_and_distance():
-    """Two groups, nothing decides: two options, each with its page and the anchor's l2."""
-    said = _decide(TWO_GROUPS, **UNDECIDED)
-    assert [(o.option_id, o.sources, o.best_l2) for o in said.options("q")] == [
-        (1, (("x/a.md", "1"),), 0.5),
-        (2, (("x/b.md", "2"),), 0.5),
-    ]
-    assert said.frame()["options"][0] == [["x/a.md#1"], ["x/b.md#2"]]
-    assert said.select("q", 2).sources == (("x/b.md", "2"),)
-    with pytest.raises(KeyError, match="Invalid selection: 3"):
-        said.select("q", 3)
 
 
 # refinement
@@ -361,23 +334,8 @@ def test_arms_are_decided_apart():
         assert [Status(int(s)).name for s in said.status] == [
             plain.say(trace, chosen, row, place).status for row in range(6)
         ]
-    assert (
-        decide(trace, chosen).status.tolist() == decide(trace, chosen, arm="hybrid").status.tolist()
-    )
     with pytest.raises(ValueError, match="hybrid, iterative, got 'graph'"):
         decide(trace, chosen, arm="graph")
-
-
-def test_a_measured_trace_measures_each_structure_once():
-    """A plain trace remembers nothing; of a measured one the last structures are kept."""
-    trace = random_trace(1)
-    assert measured_tables(trace, policy()) is not measured_tables(trace, policy())
-    held = Measured(trace)
-    tables = measured_tables(held, policy())
-    assert measured_tables(held, policy(l2={"max_l2": 0.5})) is tables
-    for size in range(2, 2 + KEPT_MEASUREMENTS):
-        assert measured_tables(held, policy(chosen={"final_k": size + 1})) is not tables
-    assert measured_tables(held, policy()) is not tables
 
 
 def test_verbs_take_a_measured_trace():
@@ -393,6 +351,8 @@ def test_verbs_take_a_measured_trace():
         lambda of: compare(of, first, second).table,
     ):
         pd.testing.assert_frame_equal(verb(held), verb(trace))
+    with pytest.raises(AttributeError):
+        held.trace = random_trace(2)  # type: ignore[misc]
 
 
 # the whole chain against plain Python
@@ -433,14 +393,12 @@ def test_every_decision_is_that_of_the_plain_rules(seed):
 
 
 def test_a_sweep_has_a_row_a_policy_in_order():
-    """The tighter bound refuses both cases; ids and rates stand beside each other."""
+    """The tighter bound refuses both cases."""
     trace = trace_of((ask(), [[Hit(0.5)]]), (ask(), [[Hit(0.7)]]))
     policies = [policy(l2={"max_l2": bound, "soft_max_l2": None}) for bound in (0.8, 0.6, 0.1)]
     frame = sweep(trace, policies)
-    assert frame["policy_id"].tolist() == [one.policy_id for one in policies]
     assert frame["coverage"].tolist() == [1.0, 0.5, 0.0]
     assert frame["false_refusal_rate_k"].tolist() == [0, 1, 2]
-    assert np.isnan(frame["hallucination_rate"].tolist()[-1])
     assert frame["decided_by.l2"].tolist() == [0, 1, 2]
 
 
@@ -450,22 +408,9 @@ def test_an_unknown_engine_is_refused():
         tally(random_trace(0), random_policies(0, 1), engine="gpu")
 
 
-def test_a_measured_trace_keeps_its_trace():
-    """Another trace would be decided with what was measured of the first.
-
-    A pickle and a copy measure anew.
-    """
-    held, rule = Measured(random_trace(1)), policy()
-    tables = decide(held, rule).frame()
-    with pytest.raises(AttributeError):
-        held.trace = random_trace(2)  # type: ignore[misc]
-    for twin in (copy.deepcopy(held), pickle.loads(pickle.dumps(held))):
-        pd.testing.assert_frame_equal(decide(twin, rule).frame(), tables)
-
-
 def test_threads_share_a_measured_trace():
     """Also where each drops what another one measured, since there are more keys than are kept."""
-    held, keys = Measured(random_trace(1)), range(2 * KEPT_MEASUREMENTS + 1)
+    held, keys = Measured(random_trace(1)), range(2 * KEPT + 1)
 
     def ask_often(start):
         return all(
@@ -488,21 +433,11 @@ def test_decisions_can_be_pickled():
     pd.testing.assert_frame_equal(twin.frame(reasons=True), decisions.frame(reasons=True))
 
 
-def _open_policies():
-    """The published sections, each resolver rule alone, and no gate on the answer."""
-    alone = [
-        {"resolver": {"signature": False, "anchor": False, "entities": on}} for on in (True, False)
-    ]
-    return [policy(), policy(**CONFIDENT), *(policy(**sections) for sections in alone)]
-
-
-@pytest.mark.parametrize("some", _open_policies())
+@pytest.mark.parametrize("some", [policy(), policy(**CONFIDENT)])
 def test_no_cases_make_no_decisions(some):
     """A split or slice may be empty: the results are, and no error of numpy."""
     whole = random_trace(0)
     empty = Trace(**{part.name: getattr(whole, part.name) for part in fields(TraceData)}).subset([])
     decisions = decide(empty, some)
-    assert (len(decisions.frame()), len(decisions.frame(reasons=True))) == (0, 0)
-    swept = sweep(empty, [some, some.replace("chosen.final_k", 1)])
-    assert len(swept) == 2
-    assert "cases 0;" in repr(decisions)
+    assert len(decisions.frame(reasons=True)) == 0
+    assert len(sweep(empty, [some, some.replace("chosen.final_k", 1)])) == 2

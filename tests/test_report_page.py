@@ -20,13 +20,10 @@ import pytest
 from hostile_texts import MARKUP, assert_inert
 from labelled import labelled, unsplit
 from raglab import metrics, replay
-from raglab.certify import Certificate
 from raglab.displays import tables
-from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.lab.answer_signals import AnswerSignals
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.goals import front
 from raglab.lab.report import blocks, rendering
@@ -63,12 +60,7 @@ CHUNKS = (
 )
 
 
-def some_trace(
-    rows,
-    *,
-    reranker="late-interaction",
-    split="report",
-):
+def some_trace(rows, *, split="report"):
     """Trace of one arm and three hits a case.
 
     Chunks a, b, c, the first at `l2` and `score`, 0.1 apart.
@@ -77,39 +69,20 @@ def some_trace(
       rows: query, label, l2, score.
     """
     cases = tuple(
-        Case(
-            f"q{number}",
-            query,
-            label,
-            expect_sources=("a.md#1",) if label == "ok" else (),
-            split=split,
-        )
+        Case(f"q{number}", query, label, ("a.md#1",) if label == "ok" else (), split=split)
         for number, (query, label, _, _) in enumerate(rows)
     )
-    size = len(rows)
-    l2 = np.array([[near, near + 0.1, near + 0.2] for _, _, near, _ in rows])[:, None, None, :]
-    score = np.array([[best, best / 2, best / 4] for _, _, _, best in rows])[:, None, None, :]
-    place = np.broadcast_to(np.arange(3), (size, 1, 1, 3)).astype(np.int32)
-    zero = np.zeros_like(l2)
-    hits = Hits(
-        place,
-        place,
-        l2,
-        1 - l2 / 2,
-        score,
-        score,
-        score,
-        zero,
-        zero,
-        zero,
-        np.full((size, 1, 1), 3, dtype=np.int32),
-    )
+    nearest, best = np.array([row[2:] for row in rows]).T[:, :, None, None, None]
+    l2, score = nearest + np.array([0.0, 0.1, 0.2]), best * np.array([1.0, 0.5, 0.25])
+    place = np.zeros(l2.shape, np.int32) + np.arange(3, dtype=np.int32)
+    measured = (l2, 1 - l2 / 2, score, score, score, *[np.zeros_like(l2)] * 3)
+    hits = Hits(place, place, *measured, np.full(l2.shape[:-1], 3, dtype=np.int32))
     meta = {
         "fingerprint": "f00d",
         "corpus": f"corpus {EVIL}",
         "n_documents": 3,
         "n_chunks": 3,
-        "parameters": {"encoder": "none", "reranker": reranker},
+        "parameters": {"encoder": "none", "reranker": "late-interaction"},
     }
     return TraceData(cases, CHUNKS, ("hybrid",), hits, None, meta)
 
@@ -256,10 +229,8 @@ def test_a_target_that_asking_back_earns_is_not_met():
     ):
         found = verdicts(_row(**rates), TARGETS, can=True, **limits)
         assert [verdict.says for verdict in found] == says
-    assert "2 only by asking back or refusing" in blocks.verdict_sentence("tuned", found)
-    for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
-        with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
-            verdicts(_row(), TARGETS, can=True, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
+        verdicts(_row(), TARGETS, can=True, max_over_ask=-0.1)
 
 
 def test_what_can_be_met_together_answers():
@@ -280,13 +251,7 @@ def test_what_can_be_met_together_answers():
     )
     found = reachable(here, table, trials, TARGETS)
     assert found.best == ("a trial of the study", 0.6, 0.1)
-    assert "coverage 60.0 %, over-ask 10.0 %" in blocks.reach_sentence(found)
     assert not reachable(here, table, trials, TARGETS, min_coverage=0.7).together
-    assert not reachable(here, table, trials[[*TARGETS]], TARGETS).together
-    alone = reachable(
-        seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None, TARGETS
-    )
-    assert alone.best == ("s at or above 2", 0.75, 0.0)
 
 
 def test_most_harmful_flip_first():
@@ -298,42 +263,7 @@ def test_most_harmful_flip_first():
     )
     after = before.replace("similarity.min_similarity", 0.1, "confidence.tau_default", 40.0)
     one, two = replay.decide(trace, before), replay.decide(trace, after)
-    assert [Status(int(code)).name for code in one.status] == ["ok", "refuse", "refuse"]
-    assert [Status(int(code)).name for code in two.status] == ["refuse", "ok", "ok"]
     assert flipped_cases(one, two) == [1, 0, 2]
-
-
-def test_right_status_on_wrong_sources_is_said():
-    """A case answered from other sources than expected flips from right to wrong sources."""
-    trace = some_trace([("one", "ok", 0.3, 0.9)])
-    trace = replace(trace, cases=(trace.cases[0]._replace(expect_sources=("b.md#1",)),))
-    loose = always_answer(Policy.load())
-    narrow = loose.replace("chosen.final_k", 1)
-    shown = blocks.flip_blocks(
-        "loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow)
-    )
-    assert shown[1].rows[0][-1].text == "right → wrong sources"
-
-
-def test_size_limits_what_can_be_certified():
-    """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
-    ok, refuse = Status.ok, Status.refuse
-    here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
-    nothing = "nothing can be certified"
-    assert "4.8 %" in promises.best_sentence(here, "this page")
-    assert nothing in promises.best_sentence(seen([1.0], [False], [refuse]), "this page")
-    # A certificate rests on split certify, not on the cases of the page.
-    assert "14.2 %" in promises.best_sentence(here, "this page (split report)", 15)
-    assert nothing in promises.best_sentence(here, "this page", 0)
-
-
-def test_tables_sum_to_the_cases():
-    """Label × decision and what decided × label each hold every case once."""
-    said = replay.decide(some_trace(ROWS), policies()["tuned"])
-    table = confusion_counts(said)
-    assert table.sum() == len(ROWS)
-    assert table.sum(axis=1).tolist() == [2, 1, 1]
-    assert sum(decided_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("table", [confusion_counts, decided_by_label])
@@ -432,19 +362,14 @@ def test_a_hostile_corpus_stays_text(tmp_path):
     assert "{{7*7}}" in text  # and nothing of it is a template
     figures_ = {one.name for one in (tmp_path / "page_figures").iterdir()}
     assert all(re.fullmatch(r"[a-z_]+\.png", name) for name in figures_)
-    display = DecisionBoundaryDisplay.from_trace(made, these["tuned"], name=MARKUP)
-    assert_inert(display._repr_html_())
-    assert "tex2jax_ignore" in display._repr_html_()
 
 
 @pytest.mark.usefixtures("unpainted")
 def test_traffic_has_a_section_where_a_review_is_given(tmp_path):
-    """With its picture, its counts and notes; a page without a review has none."""
+    """With its picture; a page without a review has none."""
     trace = some_trace(ROWS)
-    page = written(tmp_path, trace, review=review(trace, policies()["tuned"], by=("tenant",)))
-    section = page.partition("This traffic")[2]
-    for text in ("decided by policy", "were not drawn", "without tenant", "decided_by.answered"):
-        assert text in section
+    page = written(tmp_path, trace, review=review(trace, policies()["tuned"]))
+    assert "decided_by.answered" in page.partition("This traffic")[2]
     assert (tmp_path / "page_figures" / "traffic.png").is_file()
     assert "This traffic" not in written(tmp_path, trace)
 
@@ -468,10 +393,6 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path):
     assert rendering.inline_scripts("<script>one\r\ntwo\r</script>") == ["one\ntwo\n"]
     assert "unsafe-inline'; script-src" in html.unescape(shown)
     assert "script-src 'unsafe-inline'" not in html.unescape(shown).partition("<body>")[0]
-    assert "Move the thresholds yourself" in shown
-    study = Study("x", "defaults", CANDIDATES, 0.3, unseen=True)
-    section = report_page.cockpit_section(judged(some_trace(ROWS), cockpit=frozen, study=study))[0]
-    assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
 def test_same_input_same_bytes(page, tmp_path):
@@ -495,22 +416,14 @@ def test_incumbent_alone(tmp_path):
 
 
 @pytest.mark.usefixtures("unpainted")
-@pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
-def test_empty_label_classes(tmp_path, label):
-    """A set with one label only still has a whole page."""
-    page = written(
-        tmp_path, some_trace([(query, label, l2, score) for query, _, l2, score in ROWS])
-    )
-    assert "–" in page
-    Tags(page)
-
-
-@pytest.mark.usefixtures("unpainted")
-def test_a_case_without_hits(tmp_path):
-    """A trace whose hits are all missing gives a page: no threshold reaches anything."""
-    trace = some_trace(ROWS)
-    none = (np.full_like(field, np.nan if field.dtype == float else -1) for field in trace.hits)
-    page = written(tmp_path, replace(trace, hits=Hits(*none)), targets=TARGETS)
+@pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous", None])
+def test_cases_of_one_label_or_without_hits_make_a_whole_page(tmp_path, label):
+    """What nothing counts is a dash."""
+    trace = some_trace([(query, label or "ok", l2, score) for query, _, l2, score in ROWS])
+    if label is None:
+        none = (np.full_like(field, np.nan if field.dtype == float else -1) for field in trace.hits)
+        trace = replace(trace, hits=Hits(*none))
+    page = written(tmp_path, trace, targets=TARGETS)
     assert "0/0; –" in page
     Tags(page)
 
@@ -585,17 +498,9 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost, tmp_path):
     assert these["tuned"].policy_id in opening
     assert notes[0] not in opening
     assert all(note in rest for note in notes)
-    assert all(f"<td>{name}<small>" in rest for name in ("tuned", "expected cost"))
     assert opening.count("tuned is better") == 3
-    assert "120 cases of split report" in opening
-    assert "<code>policy = raglab.Policy.load(&#34;tuned.yaml&#34;)</code>" in opening
     assert "in sample" not in opening
-    assert opening.count('href="#decision-by-expected-cost"') == 1
     Tags(shown)
-    assert {path.stem for path in (tmp_path / "page_figures").iterdir()} >= {
-        "candidates",
-        "probability_by_label",
-    }
 
 
 def report_data(trace, these, **more):
@@ -632,20 +537,13 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost, tmp_pa
     assert 'class="good"' not in opening
     assert "Use tuned" not in opening
     assert not re.search(r"\bp = |tuned saves|>p</th>|tuned is better", shown)
-    marked = {
-        title
-        for title, make in report_page.SECTIONS.items()
-        if make.__qualname__.startswith("of_policies")
-    }
-    assert len(marked) == 10
-    for title in marked & set(re.findall(r"<h3>([^<]+)</h3>", shown)):
+    for title in ("What decided", "Risk and coverage", "Decision boundary"):
         section = rest.partition(f"{title}</h3>")[2].partition("</details>")[0]
         captions = re.findall(
             r"<caption><span>(.*?)</span>|<figcaption>(.*?)</figcaption>", section, re.DOTALL
         )
-        assert all("".join(pair).startswith("In sample, not comparable.") for pair in captions), (
-            title
-        )
+        assert captions
+        assert all("".join(pair).startswith("In sample, not comparable.") for pair in captions)
     rates = rest.partition("Policies and their rates</h3>")[2].partition("</tbody>")[0]
     marked = dict(re.findall(r"<td>([^<]+)<small>([^<]+)", rates))
     assert set(marked) == set(these)
@@ -653,16 +551,24 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost, tmp_pa
     Tags(shown)
 
 
-def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost):
-    """Where the interval holds 0 the policy is chosen, not shown better; the set's size is said."""
+def test_tuned_is_not_called_better_where_that_is_not_shown(decided_by_cost):
+    """Few cases, cases that may be those tuned on, or always-answer without recorded answers."""
     trace, these, study = decided_by_cost
     few = replace(trace, cases=trace.cases[:4], hits=Hits(*(column[:4] for column in trace.hits)))
-    shown = screen(report_data(few, these), study)
-    told = facts(shown)
-    assert shown.advice == "open"
-    assert {told[name].mark for name in (first.USE, first.SHOWN, first.NEXT)} == {""}
-    assert told[first.NEXT].code == ""
-    assert screen(report_data(few, these)).advice == "open"
+    whole_set = report_data(trace, beaten(these))
+    lacks = [5 if name == "always-answer" else 0 for name in whole_set.table.index]
+    table = whole_set.table.assign(missing_answers_k=lacks, missing_answers_n=60)
+    for here, made, advice in (
+        (report_data(few, these), study, "open"),
+        (report_data(unsplit(trace), beaten(these)), None, "unknown"),
+        (whole_set._replace(table=table), study, "uncompared"),
+    ):
+        shown = screen(here, made)
+        assert shown.advice == advice
+        cells = [cell for row in shown.against.rows for cell in row]
+        if advice == "unknown":
+            assert "good" not in {cell.mark for cell in cells}
+        assert "good" not in {row.mark for row in shown.facts}
 
 
 def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost):
@@ -672,10 +578,7 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost):
     shown = screen(here, study)
     told = facts(shown)
     assert (shown.advice, told[first.USE].mark, told[first.NEXT].mark) == ("worse", "bad", "bad")
-    assert told[first.USE].text.startswith("Do not use tuned")
-    assert not told[first.NEXT].code
     by_name = {row[0].text: row for row in shown.against.rows}
-    assert list(by_name) == ["defaults", "always-answer", "always-refuse"]
     assert by_name["always-answer"][3] == Cell("tuned is worse", mark="bad")
 
 
@@ -688,38 +591,8 @@ def test_the_first_screen_says_what_is_not_known():
     shown = screen(report_data(some_trace(ROWS, split="tune"), these, targets=TARGETS))
     told = facts(shown)
     assert shown.advice == "same"
-    assert told[first.USE].text.startswith("Use always-answer")
     assert told[first.CASES].mark == "bad"
-    assert "2 to answer, 1 to refuse, 1 to ask back" in told[first.CASES].text
-    assert "is not known here" in told[first.CASES].text
-    assert told[first.PROMISED].text.startswith("Nothing: tuned holds no certificate")
     assert "meets 1 of 2 targets" in told[first.PROMISED].details[0]
-
-
-def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(
-    decided_by_cost,
-):
-    """Without a study and without split report the cases may be those tuned on."""
-    trace, these, _ = decided_by_cost
-    shown = screen(report_data(unsplit(trace), beaten(these)))
-    assert shown.advice == "unknown"
-    assert "may have been tuned on these very cases" in facts(shown)[first.USE].text
-    assert "good" not in {one.mark for one in shown.facts}
-    assert not {cell.text for row in shown.against.rows for cell in row} & {"tuned is better"}
-    assert "good" not in {cell.mark for row in shown.against.rows for cell in row}
-
-
-def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost):
-    """Where always-answer lacks recorded answers, beating the others is not beating it."""
-    trace, these, study = decided_by_cost
-    here = report_data(trace, beaten(these))
-    lacks = [5 if name == "always-answer" else 0 for name in here.table.index]
-    shown = screen(
-        here._replace(table=here.table.assign(missing_answers_k=lacks, missing_answers_n=60)), study
-    )
-    assert shown.advice == "uncompared"
-    assert "good" not in {one.mark for one in shown.facts}
-    assert "always-answer" in shown.facts[-1].text
 
 
 def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost):
@@ -750,10 +623,8 @@ def test_targets_are_those_that_the_user_set(decided_by_cost, tmp_path):
     wanted = written(
         tmp_path, trace, these, study=study, trials=trials, targets={"over_ask_rate": 0.2}
     )
-    assert wanted.partition("<h3>")[2].startswith("Targets<")
     assert "over_ask_rate ≤ 20\u00a0%" in wanted
     assert "hallucination_rate ≤ 1\u00a0%" not in wanted
-    assert "meets_<wbr>targets" in wanted
     with pytest.raises(ValueError, match="a target must be one of"):
         written(tmp_path, trace, these, targets={"x": 0.1})
 
@@ -804,81 +675,15 @@ def test_what_a_threshold_reaches_is_what_its_decisions_count(name):
 
 
 def test_candidates_stand_side_by_side(decided_by_cost):
-    """The cheapest cross-fitted first; what does not compete and what is in sample are told."""
+    """The cheapest cross-fitted first; no cost of a report that judged nothing."""
     trace, these, study = decided_by_cost
-    here = report_data(trace, these, study=study, notes=("Selected.", "more"))
-    note, picture, table = parts.candidates_section(here)
-    assert note.text == "Selected."
-    assert isinstance(picture, blocks.Picture)
-    rows = [dict(zip(table.head, cells, strict=True)) for cells in table.rows]
-    assert [(*row["candidate"][:2], row["competes"].text) for row in rows] == [
-        ("expected cost", "selected", "yes"),
-        ("defaults", "incumbent", "yes"),
-        ("one threshold", "", "no"),
-        ("always-answer", "", "yes"),
-        ("chain", "", "no"),
-    ]
-    names = ("in_sample", "cross_validated", "gain", "std_error", "report")
-    assert [rows[0][name].text for name in names] == ["0.1", "0.3", "0.15", "0.04", "0.35"]
-    assert rows[4]["cross_validated"].text == "–"
-    assert not {"meets_targets", "policy_id"} & set(table.head)
-    unjudged = parts.candidates_section(here._replace(study=in_sample(study), targets=TARGETS))[2]
+    here = report_data(trace, these, study=study, notes=("Selected.",))
+    table = parts.candidates_section(here)[-1]
+    names = [row[0].text for row in table.rows]
+    assert names == ["expected cost", "defaults", "one threshold", "always-answer", "chain"]
+    assert "report" in table.head
+    unjudged = parts.candidates_section(here._replace(study=in_sample(study)))[-1]
     assert "report" not in unjudged.head
-    assert "meets_targets" in unjudged.head
-    assert parts.candidates_section(report_data(trace, these)) == []
-
-
-def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost):
-    """P(right) beside signals and in the diagram, ratio swept, decisions in plain words."""
-    trace, these, _ = decided_by_cost
-    here = report_data(trace, these)
-    expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
-    np.testing.assert_array_equal(here.signals.score["P(right)"], expected)
-    both = {name: these[name] for name in ("defaults", "tuned")}
-    shown, idle = threshold_curves(trace, both, "tuned")
-    assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
-    assert not idle
-    (_, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)
-    assert errors.caption.startswith("Errors of P(right)")
-    assert boundary.name == "probability_by_label"
-    _, stages = parts.stages_section(here)
-    assert {("answered", "ok"), ("expected_cost", "refuse")} <= {
-        (row[0].text, row[1].text) for row in stages.rows
-    }
-
-
-def judged(trace, **more):
-    """What the parts of a report read."""
-    return report_data(trace, policies(), **more)
-
-
-def test_unsplit_cases_are_flagged():
-    """Tuned thresholds judged on cases that are no report split bring a warning."""
-    for split, mark in (("report", ""), ("tune", "bad"), (None, "bad")):
-        assert facts(screen(judged(some_trace(ROWS, split=split))))[first.CASES].mark == mark
-
-
-def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cost):
-    """Chosen on the cases that judge.
-
-    With a split certify the next step certifies, without one it deals splits.
-    """
-    trace, these, study = decided_by_cost
-
-    def told(**more):
-        return facts(screen(report_data(trace, these, **more), in_sample(study)))
-
-    steps = [told(n_certify=n)[first.NEXT] for n in (None, 15)]
-    assert "raglab.split(trace)" in steps[0].code
-    assert steps[1].text.startswith("Certify tuned on split certify")
-    assert steps[1].code.startswith("raglab.certify_policy(trace, policy, targets=")
-    refusal = "not certified: hallucination_rate at most 0.01"
-    certificate = Certificate(None, (), 0.0, (), None, 0.1, "single", 1, 1, 15, refusal)
-    failed = Certification(certificate, None, study.costs, {}, NAN, ())
-    tested = told(n_certify=15, failed=failed)
-    assert tested[first.PROMISED].text == f"Nothing: tuned was tested and is {refusal}."
-    assert first.TEST_AGAIN in tested[first.NEXT].text
-    assert tested[first.NEXT].code == ""
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -889,7 +694,7 @@ def test_the_page_of_a_study_shows_its_certification(small_study, tmp_path, monk
     """
     monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
     trace, result = small_study
-    opening, promised = {}, {}
+    opening = {}
     for alpha in (None, 0.8, 0.001):
         tested = (
             None
@@ -899,7 +704,6 @@ def test_the_page_of_a_study_shows_its_certification(small_study, tmp_path, monk
         page = result.report(tmp_path / "page.html", certification=tested)
         shown = html.unescape(page.read_text(encoding="utf-8")).replace("\xa0", " ")
         opening[alpha] = shown.partition("<nav")[0]
-        promised[alpha] = shown.partition("What is promised</h3>")[2].partition("</details>")[0]
     proposes = "Certify tuned on split certify"
     assert "Nothing: tuned holds no certificate." in opening[None]
     assert proposes in opening[None]
@@ -909,14 +713,6 @@ def test_the_page_of_a_study_shows_its_certification(small_study, tmp_path, monk
     )
     assert f"Nothing: tuned was tested and is not certified: {RISK} at most 0.001" in opening[0.001]
     assert not any(proposes in opening[alpha] for alpha in (0.8, 0.001))
-    assert "No target is stated" not in "".join(promised.values())
-    assert "<td>120 cases, judged by" in promised[0.8]
-    assert f"is not certified: {RISK} at most 0.001" in promised[0.001]
-    of_another = certify_policy(
-        trace, always_answer(result.policy), targets={RISK: 0.9}, again=True
-    )
-    with pytest.raises(ValueError, match="certification must be of the selected policy"):
-        result.report(tmp_path / "page.html", certification=of_another)
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -986,38 +782,22 @@ def promised(subject, trace=FRESH, **more):
     return promises.certificate_blocks(whole(trace, subject)._replace(**more))
 
 
-@pytest.mark.usefixtures("unpainted")
-def test_a_certificate_is_shown_and_tested_again(certified, tmp_path):
-    """Promises as certified and, on other cases, the table of the check.
-
-    The page holds every new section.
-    """
+def test_a_certificate_is_shown_and_tested_again(certified):
+    """Promises as certified and, on other cases, the table of the check."""
     table, again, verdict, made = promised(certified)
     found = check_policy(FRESH, certified)
     answers = tables.percent(dict(certified.certificate or {})["coverage"])
     rows = {row[0].text: row[1].text for row in made.rows}
     assert (rows["coverage"], rows["over-ask"], rows["looks"]) == (answers, "0.0 %", "1 known of")
-    assert rows["certified on"] == "300 cases, judged by sources"
     line, mark = promises.promise_line(whole(FRESH, certified))
     assert "hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together" in line
-    assert "for this test alone" not in line
-    assert line.endswith(promises.RETESTS["upheld"])
     assert mark == "good"
-    assert again.head == list(found.table)
     shown_rows = [[cell.text for cell in row] for row in again.rows]
     assert shown_rows == [
         [tables.number_text(value) for value in row] for row in found.table.itertuples(index=False)
     ]
     assert [row[0].text for row in table.rows] == found.table["target"].tolist()
-    assert set(found.table["verdict"]) == {"upheld"}
     assert verdict.text.startswith("Re-test upheld")
-    shown = written(tmp_path, FRESH, {"mine": certified}, incumbent="mine")
-    assert re.findall(r"<h3>([^<]+)</h3>", shown)[:3] == [
-        "What is promised",
-        "Policies and their rates",
-        "What decided",
-    ]
-    Tags(shown)
 
 
 def test_cases_that_made_a_certificate_do_not_test_it(certified):
@@ -1038,7 +818,6 @@ def test_a_certificate_of_something_else_is_said(certified):
         told = facts(shown)[first.PROMISED]
         assert (shown.advice, told.mark) == ("invalid certificate", "bad")
         assert "not valid" in told.text
-    assert "without pilot_hash, looks_recorded" in told.text
     other = promised(certified.replace("certificate", own | {"arm": "graph"}))[-2]
     assert other.warning
     assert "arm must be one of hybrid" in other.text
@@ -1047,120 +826,72 @@ def test_a_certificate_of_something_else_is_said(certified):
 def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified):
     """The looks as rows, asking back as a warning, and the confidence of all looks beside one's."""
     own = dict(certified.certificate or {})
-    asked = {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
+    asked = {"rests_on_asking": True, "over_ask_rate": 0.4}
     changed = certified.replace("certificate", own | {"looks": 2, "spent": 0.15} | asked)
     _, _, warning, *_, made = promised(changed)
     rows = {row[0].text: row[1].text for row in made.rows}
     assert (rows["looks"], rows["chance that a look errs"]) == ("2 known of", "15.0 %")
     assert "40.0 %" in warning.text
-    assert "always-ask" in warning.text
     line, _ = promises.promise_line(whole(FRESH, changed))
     assert "with 90 % confidence for this test alone, 85 % for all 2 together" in line
 
 
 def test_without_a_certificate_the_data_it_needs_are_named():
-    """A row a target, the best there is, and what each signal could carry at a target in reach.
-
-    No default target; on the cases it was tuned on a policy's counts promise nothing.
-    """
+    """A row a target; on the cases it was tuned on a policy's counts promise nothing."""
     needs, *_, table = promised(Policy.load(), targets=TARGETS)
     column = needs.head.index("needed")
     assert [(row[0].text, row[column].text) for row in needs.rows] == [
         ("false_refusal_rate", "(22, 38, 52)"),
         ("hallucination_rate", "(230, 388, 531)"),
     ]
-    assert {row[0].text for row in table.rows} == {"confidence", "top-1 cosine", "-best l2", "gap"}
     assert "at a risk of 5 %; 1 % is beyond" in table.caption
-    need, *_, table = promised(Policy.load())
-    assert need.caption.startswith("No target is stated")
-    assert "at a risk of 5 %. " in table.caption
     tuned_here = promised(Policy.load(), in_sample=("mine",))
     assert not any("needed" in one.head for one in tuned_here if one.kind == "table")
 
 
-def test_a_certification_that_failed_is_shown_with_what_it_lacks():
-    """Its own targets, counts and bounds for a usual target, and the missing labelled questions."""
+def test_a_certification_that_failed_shows_its_bounds():
+    """Beside its reason."""
     policy = Policy.load().replace("similarity.min_similarity", 0.1)
     failed = certify_policy(wide_trace(60, "certify", seed=5), policy, targets={RISK: 0.01})
-    more = {"failed": failed, "n_certify": 42}
-    reason, table, need, size, diagnosis = promised(policy, **more)
-    (promise,) = failed.certificate.promises
-    assert failed.policy is None
-    (row,) = table.rows
-    assert [cell.text for cell in row] == [tables.number_text(value) for value in promise]
+    reason, table, *_ = promised(policy, failed=failed)
     assert failed.certificate.reason in reason.text
-    assert int(need.rows[0][need.head.index("missing_questions")].text) > 0
-    assert "42 answerable cases of split certify" in size.text
-    assert "1 % is beyond" in diagnosis.caption
-    more["failed"] = replace(failed, certificate=replace(failed.certificate, looks=0), needs={})
-    kinds = [block.kind for block in promised(policy, **more)]
-    assert kinds == ["text", "text", "table"]  # no counts where nothing was tested
+    bounds = [tables.number_text(value) for value in failed.certificate.promises[0]]
+    assert [cell.text for cell in table.rows[0]] == bounds
 
 
 def test_worst_slice_first():
-    """Slices that pass less often than the rest, as `slices` orders them.
-
-    Equal ones everywhere give a sentence.
-    """
-    trace = wide_trace(200, "report", seed=4)
-    cases = tuple(
-        case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases)
-    )
-    here = whole(
-        replace(trace, cases=cases),
-        always_answer(Policy.load()),
-    )
+    """Slices that pass less often than the rest, as `slices` orders them."""
+    here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
     (table,) = report_page.weak_spots(here)
     frame = slices(here.decisions["mine"]).query("rate < rest")
-    assert [row[0].text for row in table.rows] == [
-        f"{one.column} = {one.value}" for one in frame.itertuples()
-    ]
-    assert "label = refuse" in {row[0].text for row in table.rows[:2]}
-    assert (table.rows[0][1].text, table.rows[0][-1].text) == ("0.0 %", "worse")
-    (text,) = report_page.weak_spots(whole(some_trace([("one", "ok", 0.3, 0.9)]), Policy.load()))
-    assert text.text.startswith("mine passes in no slice")
-
-
-def test_the_decision_boundary_is_the_subject_s():
-    """Zones of its own taus, as its display has them."""
-    rows = [
-        ("one", "ok", 0.3, 0.9),
-        ("two", "refuse", 0.9, 0.5),
-        ("three", "refuse", 0.9, 0.35),
-        ("four", "ok", 0.3, 0.1),
-    ]
-    these = policies() | {"tuned": policies()["tuned"].replace("confidence.tau_explicit", 10.0)}
-    here = report_data(some_trace(rows), these)
-    for subject in ("tuned", "defaults"):
-        shown = here._replace(names=("defaults", "tuned") if subject == "tuned" else ("defaults",))
-        picture, table = parts.boundary_section(shown)
-        display = DecisionBoundaryDisplay.from_trace(here.trace, these[subject])
-        assert picture.caption.endswith(display.says)
-        assert table.head == list(display.frame())
-        assert len(table.rows) == len(display.frame())
-    # without the gate the section is a sentence
-    (text,) = parts.boundary_section(whole(some_trace(ROWS), always_answer(Policy.load())))
-    assert "confidence gate" in text.text
+    expected = [f"{row.column} = {row.value}" for row in frame.itertuples()]
+    assert [row[0].text for row in table.rows] == expected
 
 
 @pytest.mark.usefixtures("unpainted")
 def test_a_certification_of_other_cases_is_no_promise_of_the_page(
     small_study, tmp_path, monkeypatch
 ):
-    """Of another arm, or of candidates that a sequence did not reach.
+    """Of another arm, another policy, or candidates that a sequence did not reach.
 
     Of too few cases it was no test.
     """
     monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
     trace, result = small_study
     certified = certify_policy(trace, result.policy, targets={RISK: 0.8})
+    of_another = certify_policy(
+        trace, always_answer(result.policy), targets={RISK: 0.9}, again=True
+    )
     of_arm = replace(result, settings={**result.settings, "arm": "dense"})
-    with pytest.raises(ValueError, match="certification must be of arm dense, got hybrid"):
-        of_arm.report(tmp_path / "page.html", certification=certified)
     table = pd.DataFrame({"policy_id": ["first", result.policy.policy_id], "tested": [True, False]})
     stopped = replace(certified, policy=None, table=table)
-    with pytest.raises(ValueError, match="certification must be of the selected policy"):
-        result.report(tmp_path / "page.html", certification=stopped)
+    for study, certification, rule in (
+        (of_arm, certified, "of arm dense, got hybrid"),
+        (result, stopped, "of the selected policy"),
+        (result, of_another, "of the selected policy"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            study.report(tmp_path / "page.html", certification=certification)
     few = certify_best(trace, [result.policy], targets={RISK: 0.001})
     page = result.report(tmp_path / "page.html", certification=few).read_text(encoding="utf-8")
     shown = html.unescape(page.partition("<nav")[0]).replace("\xa0", " ")

@@ -106,12 +106,9 @@ def test_the_two_best_by_each_measure(
 
 def test_a_missing_similarity_wins_nothing_and_leaves_the_lead_unknown():
     """With one cosine of two there is a best, but no lead; with none there is neither."""
-    seen = _contest([0.25, 0.5], [NAN, 0.5], [NAN, NAN])
-    assert seen.by_signature.tolist() == [1]
-    assert np.isnan(seen.gap_signature[0])
-    assert seen.by_anchor.tolist() == [-1]
-    assert np.isnan(seen.best_anchor[0])
-    margins = rule_margins(seen, RuleThresholds(0.0, 0.0, -np.inf, -np.inf, -np.inf))
+    best = _contest([0.25, 0.5], [NAN, 0.5], [NAN, NAN])
+    assert (best.by_signature.tolist(), best.by_anchor.tolist()) == ([1], [-1])
+    margins = rule_margins(best, RuleThresholds(0.0, 0.0, -np.inf, -np.inf, -np.inf))
     assert not decides(margins.signature_similarity)[0]
     assert not decides(margins.anchor_similarity)[0]
 
@@ -155,25 +152,6 @@ def test_a_selection_is_an_option_or_an_error():
     for wrong in (0, 3, -1):
         with pytest.raises(KeyError, match=f"Invalid selection: {wrong}"):
             select(found, wrong)
-
-
-SIGNS = st.lists(st.integers(0, 3), max_size=6)
-
-
-@LAWFUL
-@given(rows=st.lists(SIGNS, min_size=1, max_size=4))
-def test_groups_of_many_are_those_of_each(rows):
-    """Numbers follow the order of first appearance; padding is of no group and has no anchor."""
-    width = max(map(len, rows)) + 1
-    together = group_hits(np.array([[*row, *[-1] * (width - len(row))] for row in rows]))
-    most = max(1, *(len(set(row)) for row in rows), 1)
-    for place, row in enumerate(rows):
-        order = list(dict.fromkeys(row))
-        numbers = [order.index(sign) for sign in row]
-        assert together.group[place].tolist() == [*numbers, *[-1] * (width - len(row))]
-        assert int(together.n[place]) == len(order)
-        anchors = [row.index(sign) for sign in order]
-        assert together.anchor[place].tolist() == [*anchors, *[-1] * (most - len(order))]
 
 
 HITS = st.lists(

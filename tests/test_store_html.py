@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from contextlib import suppress
 
 import pytest
@@ -152,7 +151,6 @@ def test_what_a_browser_hides_is_left_out(markup):
     [
         *(
             "<p aria-hidden=false>SEEN</p>",
-            "<p class=hidden>SEEN</p>",
             "<p style='display: block'>SEEN</p>",
         ),
         *(
@@ -161,7 +159,6 @@ def test_what_a_browser_hides_is_left_out(markup):
             "<dialog open>SEEN</dialog>",
         ),
         *(
-            "<p data-hidden>SEEN</p>",
             "<details><summary>more</summary>SEEN</details>",
             "<p title='<!--'>SEEN</p>",
         ),
@@ -176,20 +173,10 @@ FURNITURE = {
     **{name: f"<{name}>{{}}</{name}>" for name in ("nav", "button", "textarea")},
     "select": "<select><optgroup label=SECRET><option>{}</select>",
     "option": "<option>{}</option>",
-    "datalist": "<datalist><option>{}</datalist>",
     "input": "<input value='{}'>",
     **{
         role: f"<div role='{role} x'><ul><li>{{}}</ul></div>"
-        for role in (
-            "navigation",
-            "BANNER",
-            "contentinfo",
-            "search",
-            "dialog",
-            "menu",
-            "menubar",
-            "toolbar",
-        )
+        for role in ("navigation", "BANNER", "contentinfo", "search", "dialog", "menu")
     },
     "in a table": "<table><tr><td><nav>{0}</nav>x<td><button>{0}</button></table>",
     "in an article": "<article><nav>{}</nav></article>",
@@ -252,7 +239,6 @@ def test_text_behind_an_article_has_its_own_headings(tmp_path):
     ("page", "name"),
     [
         ("a\n<!-- b", "comment"),
-        ("<script>a", "script"),
         ("<style></styl>", "style"),
         ("a<template><p>b", "template"),
     ],
@@ -303,7 +289,6 @@ def test_a_byte_order_mark_states_the_encoding(codec, tmp_path):
     raw = f"{mark}<meta charset=shift_jis>é保\r\n".encode(codec)
     assert decode_page(raw) == "<meta charset=shift_jis>é保\n"
     assert decode_text(raw, Where("a.md", 1)) == "<meta charset=shift_jis>é保\n"
-    assert decode_text("\ufeff\ufeff---".encode(), Where("a.md", 1)) == "---"
     for name in ("a.html", "b.md", "c.txt", *(() if codec.startswith("utf-32") else ("d.csv",))):
         (tmp_path / name).write_bytes(f"{mark}保険,x\r\n1,2\n".encode(codec))
     assert all("保険" in chunk.full_text for chunk in load_corpus(tmp_path).chunks)
@@ -340,13 +325,12 @@ def test_any_page_is_read_or_refused(page):
 UNITS = (
     *("<", "<a ", "<!-- -->", "</", "<a b='", '<a b="x" ', "<a/", "<!", "&", "='", "<tr>", "<pre>"),
     *(
-        "<td colspan=1000>",
         "<td colspan=1000>x",
         "<tr><td rowspan=1000>",
         "<table><tr><td>",
         "<ul>",
     ),
-    *("<dt>", "<html a", "<img alt ", "<b>x<p>", "<ul><li>", "<code>x", "<dl><dt>x", "<li><p>x"),
+    *("<img alt ", "<b>x<p>", "<ul><li>", "<code>x", "<dl><dt>x", "<li><p>x"),
     *(
         "<blockquote>",
         "<svg>",
@@ -356,7 +340,7 @@ UNITS = (
         "<main>",
     ),
     *("<span style=display:none>", "<p hidden>", "<a><div>", "<noscript>", "<article><h2>x"),
-    *("<h1><button>", "<header>", "<article></article>x", "<button>"),
+    *("<h1><button>", "<article></article>x"),
 )
 
 
@@ -393,21 +377,15 @@ def test_a_large_page_is_read_by_a_process_of_its_own():
 def test_pages_of_a_folder(tmp_path):
     """Are documents with their title and language; what is left out is named once, by kind."""
     (tmp_path / "a.html").write_text(PAGE, encoding="utf-8")
-    (tmp_path / "b.htm").write_text(
-        "<title>Rain</title><h1>Rain</h1><p>It is wet.", encoding="utf-8"
-    )
+    page = "<title>Rain</title><h1>Rain</h1><p>It is wet."
+    (tmp_path / "b.htm").write_text(page, encoding="utf-8")
     for name in ("c.rtf", "d.rtf", "e"):
         (tmp_path / name).write_bytes(b"x")
     with pytest.warns(UserWarning, match=r"left out of the corpus: 2 .rtf.* 1 without an ending"):
-        corpus = load_corpus(tmp_path)
-    assert [chunk.source for chunk in corpus.chunks] == ["a.html", "a.html", "b.htm"]
-    assert dict(corpus.chunks[0].tags) == {"title": "Contrat & prime", "lang": "fr"}
-    assert corpus.chunks[0].section == ("Contrat & prime", "Contrat habitation")
-    assert corpus.chunks[0].text.startswith("La prime est de 10^2 €.")
-    assert corpus.chunks[2].full_text == "Rain\nIt is wet."
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert load_corpus(tmp_path / "b.htm").chunks[0].source == "b.htm"
+        first, *_, last = load_corpus(tmp_path).chunks
+    assert first.section == ("Contrat & prime", "Contrat habitation")
+    assert first.tags["lang"] == "fr"
+    assert last.full_text == "Rain\nIt is wet."
     (tmp_path / "b.htm").write_text("<p> </p>", encoding="utf-8")
     with pytest.raises(InputError, match="a document must have text"):
         load_corpus(tmp_path / "b.htm")
@@ -433,10 +411,8 @@ def test_parts_of_a_formula_stay_apart():
 
 HIDDEN_CELLS = {
     "aria-hidden": ("<tr><td aria-hidden=true>x<td>1<td>2", "|  | 1 | 2 |"),
-    "in the middle": ("<tr><td>0<td aria-hidden=true>x<td>2", "| 0 |  | 2 |"),
     "over two columns": ("<tr><td aria-hidden=true colspan=2>x<td>2", "|  |  | 2 |"),
     "visibility": ("<tr><td style='visibility: hidden'>x<td>1<td>2", "|  | 1 | 2 |"),
-    "of a head": ("<tr><th aria-hidden=true>x<td>1<td>2", "|  | 1 | 2 |"),
     # A browser gives these no place.
     "hidden": ("<tr><td hidden>x<td>1<td>2<td>3", "| 1 | 2 | 3 |"),
     "display": ("<tr><td style='display:none'>x<td>1<td>2<td>3", "| 1 | 2 | 3 |"),
@@ -469,8 +445,8 @@ def test_a_cell_reaches_to_the_end_of_its_rows(rows, texts):
     assert [" ".join(line.strip("| ").split(" | ")) for line in lines if "---" not in line] == texts
 
 
-@pytest.mark.parametrize("name", ["aside", "blockquote", "details", "figure", "fieldset"])
-@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize("name", ["aside", "blockquote", "details"])
+@pytest.mark.parametrize("level", [1, 3])
 def test_text_behind_what_stands_beside_it_has_its_own_heading(name, level):
     """Whatever the level of the inner heading, which stands below the outer one."""
     page = f"<h1>Home</h1><h2>Cover</h2><p>one<{name}><h{level}>Tip</h{level}><p>tip</{name}><p>two"
@@ -489,14 +465,8 @@ def test_headings_in_a_quote_stay_below_one_another():
     """
     raw = b"# A\n\n> # B\n> b\n>\n> ## C\n> c\n>\n> > # D\n> > d\n\ntext\n\n## E\n\ne"
     headings = [(block.text, block.level) for block in markdown_blocks(raw).blocks if block.level]
-    assert [head for head in headings if head[0]] == [
-        ("A", 1),
-        ("B", 2),
-        ("C", 3),
-        ("D", 4),
-        ("E", 2),
-    ]
-    assert headings[-2] == ("", 2)
+    expected = [("A", 1), ("B", 2), ("C", 3), ("D", 4), ("E", 2)]
+    assert [head for head in headings if head[0]] == expected
 
 
 def test_a_high_cell_far_to_the_right_costs_little():
