@@ -31,17 +31,15 @@ class Request(NamedTuple):
 class Hub:
     """Repositories by name: files by commit, commits by branch.
 
-    cut: files of which only half is sent, at a length that says so. broken: those whose connection
-    ends in the middle, and that cannot be had again. altered: content that is sent in the place of
-    a file's own. elsewhere: address to which requests for large files are sent on. away: one to
-    which all are.
+    cut: files of which only half is sent, at a length that says so. altered: content that is sent
+    in the place of a file's own. elsewhere: address to which requests for large files are sent on.
+    away: one to which all are.
     """
 
     address: str = ""
     commits: dict[str, dict[str, dict[str, bytes]]] = field(default_factory=dict)
     branches: dict[str, dict[str, str]] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
-    broken: set[str] = field(default_factory=set)
     altered: dict[str, bytes] = field(default_factory=dict)
     elsewhere: str | None = None
     away: str | None = None
@@ -132,15 +130,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.hub.elsewhere is not None and file.endswith(SUFFIX_OF_LARGE):
             more = {"X-Linked-Etag": stated["ETag"], "X-Linked-Size": str(len(content))}
             self._send(302, b"", stated | more | {"Location": self.hub.elsewhere + self.path})
-            return
-        if self.command == "GET" and file in self.hub.broken:
-            self.hub.altered[file] = b""
-            self.hub.broken.remove(file)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content[: len(content) // 2])
-            self.close_connection = True
             return
         sent = self.hub.altered.get(file, content)
         self._send(

@@ -5,7 +5,7 @@ By hand on tiny frames, then laws, then what reranking changes on a bundled set.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,34 +20,20 @@ from raglab.lab.comparison import compare
 from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.lab.trace_comparison import CasePairs, compare_traces, pair_cases
 from raglab.lab.untuned_policies import always_answer
-from raglab.replay import decide
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Case
+from stored_traces import stored
 from study_worlds import COSINE, FOUR, NEXT, cosine_trace, tables
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
 OLD, NEW = cosine_trace(*FOUR), cosine_trace(*NEXT)
 
 
-def whole(trace):
-    """A trace with the methods of one."""
-    meta = {"fingerprint": "hand", **trace.meta}
-    return Trace(
-        **{field.name: getattr(trace, field.name) for field in fields(trace)} | {"meta": meta}
-    )
-
-
 def check_equal(left, right):
     """All of two comparisons agree."""
     for name, table in tables(left).items():
         pd.testing.assert_frame_equal(table, getattr(right, name))
-    assert (left.cases, left.judged, left.left_out, left.in_sample) == (
-        right.cases,
-        right.judged,
-        right.left_out,
-        right.in_sample,
-    )
+    assert (left.judged, left.left_out) == (right.judged, right.left_out)
 
 
 def test_four_questions_by_hand():
@@ -75,21 +61,18 @@ def test_four_questions_by_hand():
         ("4", "correct", [True, False]),
     ):
         assert changed.loc[case, [f"{column}_before", f"{column}_after"]].tolist() == values
-    found = result.hits.set_index("measure")
-    assert found.loc["same_first_document", ["value", "n"]].tolist() == [0.75, 4]
-    assert found.loc["overlap_of_first_5", "value"] == 1.0
-    assert found.loc["hit@1", ["old", "new", "value", "n"]].tolist() == pytest.approx(
+    hits = result.hits.set_index("measure")
+    assert hits.loc["same_first_document", ["value", "n"]].tolist() == [0.75, 4]
+    assert hits.loc["overlap_of_first_5", "value"] == 1.0
+    assert hits.loc["hit@1", ["old", "new", "value", "n"]].tolist() == pytest.approx(
         [1.0, 2 / 3, -1 / 3, 3]
     )
-    assert found.loc["hit@5", ["old", "new", "value"]].tolist() == [1.0, 1.0, 0.0]
     signal = result.signals.set_index("path").loc["similarity.min_similarity"]
     names = ["threshold_old", "passes_old", "passes_new", "q50_old", "q50_new", "missing_old"]
     assert signal[names].tolist() == pytest.approx([0.5, 0.5, 1.0, 0.625, 0.675, 0])
     assert signal["rank_correlation"] == pytest.approx(1.0)  # 4 3 1 2 on both
-    assert "changed 3; judged 4" in repr(result)
-    assert "+0.250 [-1.273, +1.773]" in repr(result)
-    pd.testing.assert_frame_equal(result.frame(), result.table)
-    assert "Two traces of the same questions" in result._repr_html_()
+    cost = rows.loc["expected_cost", ["low", "high"]].tolist()
+    assert cost == pytest.approx([-1.273, 1.773], abs=1e-3)
 
 
 def test_a_source_that_no_hit_has_is_no_hit_at_any_depth():
@@ -97,23 +80,15 @@ def test_a_source_that_no_hit_has_is_no_hit_at_any_depth():
     lost = cosine_trace(("1", "who pays?", "ok", "c.md", (0.9, 0.1)), *FOUR[1:])
     rows = compare_traces(OLD, lost, policy=COSINE).hits.set_index("measure")
     assert rows.loc["hit@5", ["old", "new", "n"]].tolist() == [1.0, 1.0, 2]
-    both = compare_traces(lost, lost, policy=COSINE).hits.set_index("measure")
-    assert both.loc["hit@5", ["old", "new", "n"]].tolist() == [2 / 3, 2 / 3, 3]
 
 
 def test_without_a_policy_all_is_answered():
-    """Only retrieval changes then, and a note says so.
-
-    The signals are those of the default policy.
-    """
+    """Only retrieval changes then; the signals are those of the default policy."""
     result = compare_traces(OLD, NEW)
     assert result.table.set_index("measure").loc["coverage", ["old_k", "new_k"]].tolist() == [4, 4]
-    assert "what retrieval alone changes" in result.notes[0]
     assert {"l2.max_l2", "similarity.min_similarity"} <= set(result.signals["path"])
-    same = compare_traces(OLD, NEW, policy=always_answer(Policy.load()))
-    pd.testing.assert_frame_equal(result.table, same.table)
-    # its gates are off
-    assert not {"l2.max_l2", "similarity.min_similarity"} & set(same.signals["path"])
+    free = compare_traces(OLD, NEW, policy=always_answer(Policy.load()))
+    pd.testing.assert_frame_equal(result.table, free.table)
 
 
 def test_gates_that_a_trace_declares_off_are_named():
@@ -126,20 +101,13 @@ def test_gates_that_a_trace_declares_off_are_named():
 
 def test_another_policy_for_the_new_trace():
     """A threshold that is moved to the new scores undoes what the old one does there."""
-    old, new = OLD, NEW
-    moved = rescale_thresholds(old, COSINE, to=new).policy
-    result = compare_traces(old, new, policy=COSINE, after=moved)
+    moved = rescale_thresholds(OLD, COSINE, to=NEW).policy
+    result = compare_traces(OLD, NEW, policy=COSINE, after=moved)
     assert result.table.set_index("measure").loc["coverage", "difference"] == 0.0
-    assert (
-        result.signals.set_index("path").loc["similarity.min_similarity", "threshold_new"]
-        == moved.similarity.min_similarity
-    )
-    assert result.settings.set_index("setting").loc["policy"].tolist() == [
-        COSINE.policy_id,
-        moved.policy_id,
-    ]
+    signal = result.signals.set_index("path").loc["similarity.min_similarity"]
+    assert signal["threshold_new"] == moved.similarity.min_similarity
     with pytest.raises(ValueError, match="after must stand beside a policy"):
-        compare_traces(old, new, after=moved)
+        compare_traces(OLD, NEW, after=moved)
 
 
 def test_cases_pair_by_question_then_id():
@@ -147,21 +115,9 @@ def test_cases_pair_by_question_then_id():
 
     Another question of the same id does not.
     """
-    old = [
-        Case("a", "why?"),
-        Case("b", "why?"),
-        Case("c", "why?"),
-        Case("d", "who?"),
-        Case("e", "old"),
-    ]
-    new = [
-        Case("x", "why?"),
-        Case("b", "why?"),
-        Case("d", "where?"),
-        Case("y", "why?"),
-        Case("z", "why?"),
-    ]
-    pairs = pair_cases(old, new)
+    old = zip("abcde", ["why?", "why?", "why?", "who?", "old"], strict=True)
+    new = zip("xbdyz", ["why?", "why?", "where?", "why?", "why?"], strict=True)
+    pairs = pair_cases([Case(*row) for row in old], [Case(*row) for row in new])
     assert (pairs.old, pairs.new) == ([0, 1, 2], [0, 1, 3])
     named = [Case("a", "why?", selected_sources=("guide.md",))]
     assert pair_cases(named, [Case("a", "why?")]) == CasePairs([], [], pytest.approx(np.zeros(0)))
@@ -210,8 +166,6 @@ def test_no_label_and_no_question_in_common():
     old, new = ([(*row[:2], None, "", row[4]) for row in rows] for rows in (FOUR, NEXT))
     result = compare_traces(cosine_trace(*old), cosine_trace(*new), policy=COSINE)
     assert (len(result.table), result.judged, result.basis) == (0, 0, "none")
-    assert "judged 0" in repr(result)
-    assert result._repr_html_()
     assert result.hits["n"].tolist() == [4, 4, 0, 0]
     with pytest.raises(ValueError, match="must share questions, got none of 1 and 1"):
         compare_traces(cosine_trace(FOUR[0]), cosine_trace(FOUR[1]))
@@ -223,7 +177,7 @@ def test_a_policy_that_learned_from_the_cases_has_no_interval():
     with pytest.warns(UserWarning, match="in sample"):
         result = compare_traces(OLD, NEW, policy=tuned)
     assert result.table[["low", "high", "p"]].isna().all(axis=None)
-    assert result.in_sample.startswith("in sample, not comparable: of old")
+    assert "of old" in result.in_sample
     assert "of new" in result.in_sample
 
 
@@ -233,7 +187,7 @@ def test_a_signal_without_a_value_is_counted():
     old = trace_of(*((ask(query=f"q{n}"), [[hit]]) for n, hit in enumerate(rows)))
     new = trace_of(*((ask(query=f"q{n}"), [[hit] if n else []]) for n, hit in enumerate(rows)))
     signal = (
-        compare_traces(whole(old), whole(new), policy=Policy.load())
+        compare_traces(stored(old), stored(new), policy=Policy.load())
         .signals.set_index("path")
         .loc["l2.max_l2"]
     )
@@ -243,47 +197,37 @@ def test_a_signal_without_a_value_is_counted():
 
 def test_settings_that_differ_are_listed():
     """By their own names, with the arm; what all traces differ in is none."""
-    old, new = OLD, NEW
-    old = replace(
-        old, meta={**old.meta, "parameters": {"encoder": "a", "fetch_k": 50}, "command": "x"}
-    )
-    new = replace(
-        new, meta={**new.meta, "parameters": {"encoder": "b", "fetch_k": 50, "precision": "int8"}}
+    old, new = (
+        replace(trace, meta={**trace.meta, "command": command, "parameters": parameters})
+        for trace, command, parameters in (
+            (OLD, "x", {"encoder": "a", "fetch_k": 50}),
+            (NEW, "y", {"encoder": "b", "fetch_k": 50, "precision": "int8"}),
+        )
     )
     rows = compare_traces(old, new, policy=COSINE).settings.set_index("setting")
     assert rows.loc["encoder"].tolist() == ["a", "b"]
     assert rows.loc["precision"].tolist() == [None, "int8"]
-    assert not {"fetch_k", "command", "fingerprint", "cases_hash", "policy", "arm"} & set(
-        rows.index
-    )
+    assert not {"fetch_k", "command", "fingerprint", "policy", "arm"} & set(rows.index)
 
 
 def test_an_arm_is_not_guessed():
     """The new trace may have one arm of another name; of several the caller chooses."""
-    trace = whole(random_trace(0, arms=1))
-    single, several = replace(trace, arms=("next",)), whole(random_trace(0, arms=2))
+    trace = stored(random_trace(0, arms=1))
+    single, several = replace(trace, arms=("next",)), stored(random_trace(0, arms=2))
     assert " next " in compare_traces(trace, single).new
     several = replace(several, arms=("x", "y"))
-    with pytest.raises(ValueError, match=f"new_arm must be one of .* no arm '{trace.arms[0]}'"):
+    with pytest.raises(ValueError, match="new_arm must be one of"):
         compare_traces(trace, several)
     assert " y " in compare_traces(trace, several, new_arm="y").new
-    with pytest.raises(ValueError, match="arm must be one of x, y, got 'z'"):
-        compare_traces(trace, several, new_arm="z")
 
 
 def pair(seed):
     """The same cases with drawn hits in two traces, and two drawn policies."""
     old, new = random_trace(seed, n_cases=7), random_trace(seed + 1_000, n_cases=7)
-    policies = [Policy.from_mapping(policy.model_dump()) for policy in random_policies(seed, 2)]
-    known = {chunk.document for trace in (old, new) for chunk in trace.chunks}
-    cases = [case._replace(query=f"{case.query} {row}") for row, case in enumerate(old.cases)]
-    assert known
-    return (
-        whole(replace(old, cases=tuple(cases))),
-        whole(replace(new, cases=tuple(cases))),
-        policies[0],
-        policies[1],
-    )
+    cases = tuple(case._replace(query=f"{case.query} {row}") for row, case in enumerate(old.cases))
+    traces = (stored(replace(trace, cases=cases)) for trace in (old, new))
+    policies = (Policy.from_mapping(policy.model_dump()) for policy in random_policies(seed, 2))
+    return (*traces, *policies)
 
 
 @settings(max_examples=5)
@@ -317,27 +261,15 @@ def test_the_order_of_the_new_cases_is_of_no_account(seed, order):
 @settings(max_examples=5)
 @given(st.integers(0, 500))
 def test_two_policies_on_one_trace_are_as_compared(seed):
-    """The same table as `compare` gives, and the decisions of `decide`."""
+    """The same table as `compare` gives."""
     trace, _, before, after = pair(seed)
     costs = {"refuse": {"answered_wrong": 5.0}}
     result, plain = (
         compare_traces(trace, trace, policy=before, after=after, costs=costs),
         compare(trace, before, after, costs=costs),
     )
-    renamed = plain.table.rename(columns=lambda name: {"a": "old", "b": "new"}.get(name, name))
-    renamed.columns = pd.Index(
-        [
-            name.replace("a_", "old_").replace("b_", "new_")
-            if name in {"a_k", "a_n", "b_k", "b_n"}
-            else name
-            for name in renamed.columns
-        ]
-    ).map(lambda name: {"only_a": "only_old", "only_b": "only_new"}.get(name, name))
-    pd.testing.assert_frame_equal(result.table, renamed)
-    first, second = decide(trace, before), decide(trace, after)
-    for row in result.decisions.itertuples():
-        here = (first.frame()["status"] == row.before) & (second.frame()["status"] == row.after)
-        assert row.n == here.sum()
+    columns = plain.table.columns
+    pd.testing.assert_frame_equal(result.table.set_axis(columns, axis=1), plain.table)
 
 
 def test_answers_of_one_trace_alone_are_not_read():
@@ -345,10 +277,8 @@ def test_answers_of_one_trace_alone_are_not_read():
     bare = questions(8, refuse=2)
     right, wrong = recorded(bare, range(8)), recorded(bare, range(4))
     both = compare_traces(right, wrong, policy=PLAIN)
-    assert (both.basis, both.table["new_k"].iloc[-1] < both.table["old_k"].iloc[-1]) == (
-        "text",
-        True,
-    )
+    last = both.table.iloc[-1]
+    assert (both.basis, last["new_k"] < last["old_k"]) == ("text", True)
     for old, new in ((right, bare), (bare, wrong)):
         result = compare_traces(old, new, policy=PLAIN)
         assert result.basis == "sources"

