@@ -13,7 +13,6 @@ import pytest
 
 from arms import table
 from raglab.bandit import (
-    LEARNERS,
     POLICIES,
     Bandit,
     Bernoulli,
@@ -25,6 +24,7 @@ from raglab.bandit import (
 )
 from raglab.bandit.environments import check_world, feed
 from raglab.bandit.simulation import Run, log, run
+from refusals import refused
 
 BAD, GOOD = Bernoulli(np.array([0.5, 0.6])), Bernoulli(np.array([0.2, 0.9]))
 
@@ -35,20 +35,15 @@ def same(one, other):
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
-def everything(world):
-    """Learners that forget, hold a floor, or break ties at random, for a world."""
-    others: list[dict[str, Any]] = [
+def everything():
+    """Learners that forget, hold a floor, or break ties at random."""
+    changes: list[dict[str, Any]] = [
         {},
         {"discount": 0.9},
         {"window": 4},
         {"floor": 0.2, "ties": "random"},
     ]
-    policies = (
-        POLICIES
-        if isinstance(world, Table)
-        else [name for name in POLICIES if not LEARNERS[name].linear]
-    )
-    return [Bandit(policy)._replace(**change) for policy in policies for change in others]
+    return [Bandit(policy)._replace(**change) for policy in POLICIES for change in changes]
 
 
 class TestTableFromFrame:
@@ -72,11 +67,6 @@ class TestTableFromFrame:
                 ),
             ),
             (
-                {"hybrid": [0, "x", 1]},
-                {},
-                "got 'x' in row 1 .*column hybrid, one of 1 such cells; normalise it",
-            ),
-            (
                 {"bm25": np.nan, "hybrid": np.nan},
                 {},
                 r"must have a reward of some arm, got none in row 0 \(index 'x'\); drop",
@@ -86,33 +76,31 @@ class TestTableFromFrame:
                 {},
                 "a feature must be a number, got nan in row 1 .*, column length",
             ),
-            ({}, {"features": "length"}, "features must be a list of columns among"),
             ({}, {"features": ["size"]}, "features must be a list .*, got size; correct"),
             (
                 {},
-                {"costs": {"bm25": 0.1}},
+                {"costs": {"bm25": 0.1}, "price": 1.0},
                 "costs must name each arm once, bm25, hybrid, got hybrid in one of the two",
             ),
             (
                 {},
-                {"costs": {"bm25": 0.1, "hybrid": -1}},
+                {"costs": {"bm25": 0.1, "hybrid": -1}, "price": 1.0},
                 "the cost of hybrid must be a number from 0, got -1; state it in your unit",
             ),
         ],
     )
     def test_what_is_no_table_is_told(self, change, more, rule):
         """Row, index label and column, rule and remedy; bad cells are counted."""
-        with pytest.raises(ValueError, match=rule):
-            Table.from_frame(self.FRAME.assign(**change), **{"features": ["length"]} | more)
+        refused(
+            rule, Table.from_frame, self.FRAME.assign(**change), **{"features": ["length"]} | more
+        )
 
     def test_frames_that_are_none(self):
         """Lists, no row, two columns of one name."""
-        with pytest.raises(ValueError, match="rewards must be a pandas DataFrame, got list"):
-            Table.from_frame([[1.0]])  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="must have a row and an arm"):
-            Table.from_frame(self.FRAME.iloc[:0])
-        with pytest.raises(ValueError, match="arms must have different names, got 'bm25' twice"):
-            Table.from_frame(pd.concat([self.FRAME, self.FRAME], axis=1))
+        refused("rewards must be a pandas DataFrame, got list", Table.from_frame, [[1.0]])
+        refused("must have a row and an arm", Table.from_frame, self.FRAME.iloc[:0])
+        twice = pd.concat([self.FRAME, self.FRAME], axis=1)
+        refused("arms must have different names, got 'bm25' twice", Table.from_frame, twice)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +109,7 @@ class TestTableFromFrame:
 def test_no_learner_takes_an_arm_that_is_not_available(late):
     """Whatever its settings and however late its rewards; and its regret is never negative."""
     world = table()
-    for bandit in everything(world):
+    for bandit in everything():
         done = run(bandit, world, rounds=12, replications=5, seed=1, **late)
         assert done.case is not None
         assert world.mask[done.case, done.arm].all(), bandit
@@ -144,7 +132,7 @@ def test_a_run_is_choose_and_update_in_turn():
     reward[0] = np.nan
     world = world._replace(reward=reward)  # type: ignore[call-arg] # a table
     assert isinstance(world, Table)
-    for bandit in everything(world):
+    for bandit in everything():
         done = run(bandit, world, rounds=15, replications=1, seed=6, delay=2)
         assert done.case is not None
         case, arms = done.case[0], []
@@ -165,14 +153,13 @@ def test_a_run_is_choose_and_update_in_turn():
 @pytest.mark.parametrize("late", [{}, {"delay": (0, 3), "missing": 0.2}], ids=["now", "late"])
 def test_the_number_of_processes_changes_no_bit(world, late):
     """One and two processes, three blocks, a learner and a policy that stays."""
-    for policy in (Bandit("thompson_beta"), "fixed"):
-        given = policy if policy != "fixed" else uniform(world)
-        one, two = (
-            # see above
-            run(given, world, rounds=6, replications=401, seed=3, n_jobs=jobs, **late)
-            for jobs in (1, 2)
+    for policy in (Bandit("thompson_beta"), uniform(world)):
+        same(
+            *(
+                run(policy, world, rounds=6, replications=401, seed=3, n_jobs=jobs, **late)
+                for jobs in (1, 2)
+            )
         )
-        same(one, two)
 
 
 def uniform(world):
@@ -194,12 +181,12 @@ def test_more_replications_begin_as_fewer():
 def test_two_policies_meet_the_same_cases():
     """Also a learner and one that stays; with delays, the chance of the world is the same too."""
     world = table(masked=False)
-    one, two, three = (
-        run(policy, world, rounds=9, replications=4, seed=5, delay=(0, 2), missing=0.5)
+    first, again, fixed = (
+        run(policy, world, rounds=9, replications=4, seed=5, delay=(0, 2), missing=0.5).case
         for policy in (Bandit("ucb1"), Bandit("lin_thompson"), [0.5, 0.25, 0.25])
     )
-    np.testing.assert_array_equal(one.case, two.case)
-    np.testing.assert_array_equal(one.case, three.case)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first, fixed)
     met = [feed(world, 9, 4, seed, 0, delay=(0, 2), missing=0.5) for seed in (5, 5, 6)]
     for name in ("case", "delay", "lost"):
         first, again, other = (getattr(each, name) for each in met)
@@ -235,14 +222,12 @@ def test_means_may_drift():
     done = run([1.0, 0.0], Bernoulli(means), rounds=6, replications=1)
     assert done.regret.tolist() == [[0.0, 0.0, 0.0, 0.5, 1.0, 1.5]]
     assert done.value.tolist() == [[0.75, 1.5, 2.25, 2.5, 2.75, 3.0]]
-    assert (done.pulls.tolist(), done.case) == ([[6, 0]], None)
 
 
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
         ({"policy": [0.5, 0.4]}, "sum to 1"),
-        ({"policy": [1.5, -0.5]}, "must be >= 0"),
         ({"world": [0.5, 0.6]}, "a world must be a Table or a Bernoulli, got list"),
         ({"policy": [1.0]}, r"a policy must be a Bandit, \[2\]"),
         (
@@ -263,7 +248,6 @@ def test_means_may_drift():
             "value of an available arm must be finite",
         ),
         ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
-        ({"delay": -1}, "delay must be a whole number >= 0, got -1"),
         ({"delay": (3, 1)}, "the greatest delay must be a whole number >= 3, got 1"),
         ({"missing": 1.5}, r"missing must be in \[0, 1\], got 1.5"),
         ({"engine": "numba", "delay": 1}, "plain learners, got one that"),
@@ -272,14 +256,8 @@ def test_means_may_drift():
 )
 def test_runs_that_break_a_rule_are_refused(change, rule):
     """With the rule, what came, and a remedy."""
-    asked: dict[str, Any] = {
-        "policy": Bandit("ucb1"),
-        "world": BAD,
-        "rounds": 4,
-        "replications": 2,
-    } | change
-    with pytest.raises(ValueError, match=rule):
-        run(asked.pop("policy"), asked.pop("world"), **asked)
+    known = {"policy": Bandit("ucb1"), "world": BAD, "rounds": 4, "replications": 2}
+    refused(rule, run, **(known | change))
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -15,13 +15,12 @@ import pytest
 from PIL import Image
 
 import raglab
-from raglab.live.retriever import check_settings
 from raglab.models.loaders import load_encoder
 from raglab.retrieval.dense import dense_index
 from raglab.retrieval.indexes import Bm25Index, Indexes, Signatures
 from raglab.store.files import InputError
-from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
-from raglab.store.pictures import MAX_PIXELS, picture_digest, read_pixels, stored_pixels
+from raglab.store.loaders import load_corpus, save_corpus
+from raglab.store.pictures import MAX_PIXELS, read_pixels, stored_pixels
 from raglab.values import Case, Chunk, Corpus
 from tiny_models import CLIP_TOKENS, COLOURS, save_clip, save_encoder
 
@@ -87,7 +86,7 @@ def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path):
         "notes.md": "# A\nB c.",
     }
     corpus = load_corpus(folder_of(tmp_path / "docs", files))
-    picture, text = corpus.chunks
+    picture, _ = corpus.chunks
     assert picture == Chunk(
         "img/the_red-door.png#picture",
         "the red door\nFront door.",
@@ -99,15 +98,12 @@ def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path):
             "sha256": sha256(raw).hexdigest(),
         },
     )
-    assert picture.shown == "img/the_red-door.png#n/a"
-    assert (picture_digest(picture), picture_digest(text)) == (sha256(raw).hexdigest(), None)
     assert corpus.pictures == {
         picture.chunk_id: str(tmp_path / "docs" / "img" / "the_red-door.png")
     }
     save_corpus(corpus, tmp_path / "c.jsonl")
     again = load_corpus(tmp_path / "c.jsonl")
-    assert (again.name, again.chunks, again.pictures) == (corpus.name, corpus.chunks, {})
-    assert hash_corpus(again) == hash_corpus(corpus)
+    assert (again.chunks, again.pictures) == (corpus.chunks, {})
 
 
 def test_captions_belong_to_their_pictures(tmp_path):
@@ -121,20 +117,15 @@ def test_captions_belong_to_their_pictures(tmp_path):
         "a.txt": "Second.",
         "__.jpg": encoded(square(), "JPEG"),
     }
-    folder_of(
-        tmp_path,
-        files | {"b.jpeg": encoded(square(), "JPEG"), "b.txt": "Third.", "c.txt": "Fourth."},
-    )
+    folder_of(tmp_path, files | {"b.jpeg": encoded(square(), "JPEG"), "b.txt": "Third."})
     texts = {chunk.source: chunk.text for chunk in load_corpus(tmp_path).chunks}
     assert texts == {
         "__.jpg": "picture",
         "a.png": "a\nFirst.",
         "a.txt": "Second.",
         "b.jpeg": "b\nThird.",
-        "c.txt": "Fourth.",
     }
     assert load_corpus(tmp_path / "b.jpeg").chunks[0].text == "b\nThird."
-    (tmp_path / "b.txt").write_text("word " * 221)
 
 
 def test_a_picture_is_read_as_a_viewer_shows_it():
@@ -203,18 +194,17 @@ def test_texts_and_pictures_are_found_in_turn():
     # of the question, so that every text is nearer than a picture
     angles = np.array([0.1, 0.2, 0.3, 0.4, 1.0, 1.1])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    one = np.array([[1.0, 0.0]], np.float32)
-    signs = Signatures(np.zeros(6, np.int64), one)
+    axis = np.array([[1.0, 0.0]], np.float32)
+    signs = Signatures(np.zeros(6, np.int64), axis)
     texts = tuple("abcdef")
-    made = Indexes(
+    indexes = Indexes(
         texts, vectors, {}, vectors, dense_index(vectors), Bm25Index(texts), signs, signs
     )
-    assert made.nearest(one, 3, None).tolist() == [[0, 1, 2]]
     kinds = tuple((at, dense_index(vectors[at])) for at in (np.arange(4), np.array([4, 5])))
-    mixed = replace(made, pictures=kinds[1][0], kinds=kinds)
-    assert mixed.nearest(one, 3, None).tolist() == [[0, 4, 1]]
-    assert mixed.nearest(one, 3, np.array([2, 5])).tolist() == [[2, 5, -1]]
-    assert mixed.nearest(one, 3, np.array([3, 1])).tolist() == [[1, 3, -1]]
+    mixed = replace(indexes, pictures=kinds[1][0], kinds=kinds)
+    assert mixed.nearest(axis, 3, None).tolist() == [[0, 4, 1]]
+    assert mixed.nearest(axis, 3, np.array([2, 5])).tolist() == [[2, 5, -1]]
+    assert mixed.nearest(axis, 3, np.array([3, 1])).tolist() == [[1, 3, -1]]
 
 
 @pytest.fixture(scope="module")
@@ -239,11 +229,7 @@ def corpus(tmp_path_factory):
     return load_corpus(folder_of(tmp_path_factory.mktemp("corpus") / "docs", files))
 
 
-CASES = (
-    Case("a", "red", "ok", expect_sources=("0.png",)),
-    Case("b", "green", "ok", expect_sources=("1.png",)),
-    Case("c", "blue", "ok", expect_sources=("2.png",)),
-)
+CASES = tuple(Case(colour, colour, "ok") for colour in ("red", "green", "blue"))
 
 
 def test_no_text_is_taken_for_the_address_of_a_picture(encoder, tmp_path):
@@ -273,14 +259,11 @@ def test_a_question_finds_a_picture(corpus, clip, tmp_path):
     # no token embeddings, so that nothing is reranked
     assert trace.meta["parameters"]["rerank_k"] == 0
     again = raglab.Trace.load(tmp_path / "a.parquet")
-    for row, case in enumerate(CASES):
-        for arm in range(2):
-            nearest = again.chunks[again.hits.chunk[row, arm, 0, 0]]
-            assert nearest.source == case.expect_sources[0]
-            assert nearest.tags["kind"] == "image"
-            assert len(nearest.tags["sha256"]) == 64
+    for arm in range(2):
+        nearest = [again.chunks[chunk] for chunk in again.hits.chunk[:, arm, 0, 0]]
+        assert [chunk.source for chunk in nearest] == ["0.png", "1.png", "2.png"]
+        assert {chunk.tags["kind"] for chunk in nearest} == {"image"}
     assert again.hits.cosine[:, :, 0, 0].min() > 0.999
-    assert np.isnan(again.hits.s_rerank).all()
 
 
 def test_an_index_answers_from_a_picture(corpus, clip, tmp_path):
@@ -293,9 +276,7 @@ def test_an_index_answers_from_a_picture(corpus, clip, tmp_path):
     answer = raglab.ask("red", system=system)
     assert (answer["status"], answer["sources"][0]) == ("ok", "0.png#n/a")
     assert "red door" in answer["answer"]
-    wordless = raglab.ask("green", system=system)
-    assert wordless["refused"]
-    assert "content word" in wordless["refusal_reason"]
+    assert "content word" in raglab.ask("green", system=system)["refusal_reason"]
     (tmp_path / "index" / "embeddings.sqlite").unlink()
     with pytest.raises(InputError, match="load the corpus from its folder"):
         raglab.System.open(tmp_path / "index", audit=False)
@@ -309,13 +290,6 @@ def test_an_encoder_of_texts_finds_pictures_by_their_words(corpus, tmp_path):
             corpus, (Case("a", "door", "ok"),), encoder=folder, arms=("bm25",), cache=None
         )
     assert trace.chunks[trace.hits.chunk[0, 0, 0, 0]].source == "0.png"
-
-
-def test_a_cross_encoder_reads_the_words_of_pictures(clip):
-    """Nothing is reranked with CLIP alone; a cross-encoder that is named stays."""
-    wanted = check_settings({"encoder": str(clip)})
-    assert wanted.pinned(download=False).rerank_k == 0
-    assert wanted._replace(reranker=str(clip)).pinned(download=False).rerank_k == wanted.rerank_k
 
 
 def test_a_long_text_is_counted_and_a_long_caption_is_not(corpus, clip):

@@ -60,7 +60,6 @@ class TestByHead:
         assert trace.arms == ("frame",)
         assert trace.hits.chunk.tolist() == [[[[0, 1]]], [[[1, -1]]]]
         assert trace.hits.rank.tolist() == [[[[0, 1]]], [[[0, -1]]]]
-        assert row_of(trace, "cosine") == [0.9, 0.6]
         assert row_of(trace, "l2") == [2 - 2 * 0.9, 2 - 2 * 0.6]
         assert trace.hits.n_reranked.tolist() == [[[0]], [[0]]]
         assert np.isnan([getattr(trace.hits, name)[1, 0, 0, 1] for name in FLOAT_FIELDS]).all()
@@ -70,21 +69,16 @@ class TestByHead:
 
         The thresholds are the published ones.
         """
-        said = decide(trace_from_frame(three()), UNSURE).frame()
-        assert said["status"].tolist() == ["ok", "refuse"]
-        assert said["decided_by"].tolist() == ["answered", "l2"]
-        assert said["sources"].tolist() == [["a#n/a", "b#n/a"], []]
-        assert said["correct"].tolist() == [True, True]
+        decisions = decide(trace_from_frame(three()), UNSURE).frame()
+        assert decisions["decided_by"].tolist() == ["answered", "l2"]
+        assert decisions["sources"].tolist() == [["a#n/a", "b#n/a"], []]
+        assert decisions["correct"].tolist() == [True, True]
 
     def test_without_a_probability_confidence_is_zero(self):
         """A frame of cosines alone says nothing about confidence, and missing never passes."""
-        said = decide(trace_from_frame(three()), PolicyData.from_mapping()).frame()
-        assert said["decided_by"].tolist() == ["confidence", "l2"]
-        probable = trace_from_frame(three(s_rerank=[0.8, 0.2, 0.1]))
-        assert decide(probable, PolicyData.from_mapping()).frame()["confidence"].tolist() == [
-            80.0,
-            10.0,
-        ]
+        for more, confidence in (({}, [0.0, 0.0]), ({"s_rerank": [0.8, 0.2, 0.1]}, [80.0, 10.0])):
+            decisions = decide(trace_from_frame(three(**more)), PolicyData.from_mapping())
+            assert decisions.frame()["confidence"].tolist() == confidence
 
     def test_distances(self):
         """With score l2, 0.2 is cosine 0.9, and the smallest distance ranks first."""
@@ -105,7 +99,6 @@ class TestByHead:
         assert row_of(trace, "rank") == [2, 1, 0]
         assert row_of(trace, "l2") == [0.5, 0.75, 1.0]
         assert trace.hits.n_reranked.tolist() == [[[3]]]
-        assert decide(trace, PolicyData.from_mapping()).frame()["confidence"].tolist() == [70.0]
 
     def test_probabilities_alone(self):
         """Without distances their gates are off, a warning says so, and the confidence decides."""
@@ -117,14 +110,14 @@ class TestByHead:
             trace = trace_from_frame(frame_of(*rows), score="probability")
         assert np.isnan([row_of(trace, "l2"), row_of(trace, "cosine")]).all()
         assert trace.meta["gates_off"] == ["l2", "density", "gap", "similarity"]
-        said = decide(trace, PolicyData.from_mapping()).frame(reasons=True)
-        assert said["decided_by"].tolist() == ["answered", "confidence"]
-        assert said["sources"].tolist() == [["b#n/a", "a#n/a"], []]
-        assert said["reason"].tolist() == [
+        decisions = decide(trace, PolicyData.from_mapping()).frame(reasons=True)
+        assert decisions["decided_by"].tolist() == ["answered", "confidence"]
+        assert decisions["sources"].tolist() == [["b#n/a", "a#n/a"], []]
+        assert decisions["reason"].tolist() == [
             "every gate that the trace can judge passes",
             "confidence 12.5 is below tau_default 40",
         ]
-        assert said["warnings"][0][-1].endswith(
+        assert decisions["warnings"][0][-1].endswith(
             "measured nothing for them: l2, density, gap, similarity"
         )
 
@@ -143,11 +136,9 @@ class TestByHead:
 
     def test_ties(self):
         """Equal scores rank in row order and are laid out in the order of the chunks."""
-        first = [("p", "x", 0.5, "ok"), ("p", "y", 0.5, "ok"), ("p", "z", 0.75, "ok")]
-        second = [("q", "z", 0.5, "ok"), ("q", "y", 0.5, "ok"), ("q", "x", 0.5, "ok")]
-        trace = trace_from_frame(frame_of(*first, *second))
-        assert row_of(trace, "chunk", 0) == [2, 0, 1]
-        assert row_of(trace, "rank", 0) == [0, 1, 2]
+        rows = [("p", name, 0.75, "ok") for name in "xyz"]
+        rows += [("q", name, 0.5, "ok") for name in "zyx"]
+        trace = trace_from_frame(frame_of(*rows))
         assert row_of(trace, "chunk", 1) == [0, 1, 2]
         assert row_of(trace, "rank", 1) == [2, 1, 0]
 
@@ -169,9 +160,7 @@ class TestByHead:
         rows = [("q", name, 0.9 - n / 10, "ok") for n, name in enumerate("abc")]
         trace = trace_from_frame(frame_of(*rows, rank=[2, 0, 1]))
         assert row_of(trace, "rank") == [2, 0, 1]
-        policy = PolicyData.from_mapping(
-            {"chosen": {"final_k": 1}, "confidence": {"enabled": False}}
-        )
+        policy = UNSURE.replace("chosen.final_k", 1)
         assert decide(trace, policy).frame()["sources"].tolist() == [["b#n/a"]]
 
     def test_passages_and_cases_in_full(self):
@@ -210,19 +199,14 @@ class TestByHead:
             expect_sources=[["a.md#3"]] * 2,
             expect_sources_any=[("b.md",)] * 2,
             selected_sources=[np.array(["a.md"])] * 2,
-            min_sources=[1, 1],
-            expect_option=[2, 2],
-            answer=["5", "5"],
-            intent=["lookup", "lookup"],
-            doctype=["contract", "contract"],
-            split=["tune", "tune"],
-            notes=["n", "n"],
             s_hybrid=[1.0, 0.5],
             s_raw=[2.0, NAN],
             s_rerank=[0.875, NAN],
             anchor_similarity=[0.25, -0.25],
             signature_similarity=[0.375, NAN],
         )
+        stated = {"answer": "5", "intent": "lookup", "doctype": "contract", "split": "tune"}
+        frame = frame.assign(min_sources=1, expect_option=2, notes="n", **stated)
         trace = trace_from_frame(frame)
         assert trace.chunks == (
             Chunk("12", "The excess is 5.", "docs/a.md", 3, "iii", {"domain": "motor"}, ("fleet",)),
@@ -254,16 +238,12 @@ class TestByHead:
 
     def test_cells_are_read_as_those_of_a_table(self):
         """Entities as one text, version as number, page as digits, as `load_corpus` reads them."""
-        more = {
-            "entities": ["Acme;Leeds", "x", "x"],
-            "version": [2, 3.0, 3],
-            "page": ["4", "5.0", 5],
-        }
-        trace = trace_from_frame(
-            three(**{name: pd.Series(cells, dtype="object") for name, cells in more.items()})
+        entities, page = ["Acme;Leeds", "x", "x"], pd.Series(["4", "5.0", 5], dtype="object")
+        trace = trace_from_frame(three(entities=entities, version=[2, 3.0, 3], page=page))
+        assert trace.chunks == (
+            Chunk("a", "", "a", 4, None, {"version": "2"}, ("Acme", "Leeds")),
+            Chunk("b", "", "b", 5, None, {"version": "3"}, ("x",)),
         )
-        assert trace.chunks[0] == Chunk("a", "", "a", 4, None, {"version": "2"}, ("Acme", "Leeds"))
-        assert trace.chunks[1] == Chunk("b", "", "b", 5, None, {"version": "3"}, ("x",))
 
     def test_arms_and_depths(self):
         """Rows of two arms and two depths land on their axes.
@@ -289,10 +269,7 @@ class TestByHead:
                 columns="case_id query hit_id score label",
             )
         )
-        assert [(case.id, case.expect_status) for case in trace.cases] == [
-            ("1", "ok"),
-            ("2", "refuse"),
-        ]
+        assert trace.cases == (Case("1", EXCESS, "ok"), Case("2", EXCESS, "refuse"))
 
     def test_a_hit_id_with_a_slash_is_its_own_file(self):
         """Passages without a source are their own documents, even if ids share their last part."""
@@ -309,7 +286,6 @@ class TestByHead:
         )
         frame = three(text=["the fleet", "the hull", "the hull"])
         eager, late = trace_from_frame(frame, policy=policy), trace_from_frame(frame)
-        assert eager.pattern_hits.counts[:, 0].tolist() == [0, 1]
         assert eager.pattern_hits.chunk_entities == (("fleet",), ())
         assert (
             decide(eager, policy)
@@ -327,18 +303,17 @@ class TestValues:
         A float32 column keeps what it holds.
         """
         frame = frame_of((EXCESS, "a", 0.1 + 0.2, "ok"), (EXCESS, "b", 0.1, "ok"))
-        trace = trace_from_frame(frame)
-        trace.save(tmp_path / "t.parquet")
+        trace_from_frame(frame).save(tmp_path / "t.parquet")
         assert row_of(Trace.load(tmp_path / "t.parquet"), "cosine") == [0.1 + 0.2, 0.1]
         narrow = trace_from_frame(frame.astype({"score": "float32"}))
         assert row_of(narrow, "cosine") == [float(np.float32(0.1 + 0.2)), float(np.float32(0.1))]
 
-    @pytest.mark.parametrize("kind", ["object", "string", "str", "category", "string[pyarrow]"])
+    @pytest.mark.parametrize("kind", ["object", "category", "string[pyarrow]"])
     def test_kinds_of_text(self, kind):
         """Columns of any kind of string give the same trace."""
         frame = three(text=["x", "y", "y"])
-        other = frame.astype({"query": kind, "hit_id": kind, "label": kind, "text": kind})
-        assert trace_from_frame(other).fingerprint == trace_from_frame(frame).fingerprint
+        changed = frame.astype({"query": kind, "hit_id": kind, "label": kind, "text": kind})
+        assert trace_from_frame(changed).fingerprint == trace_from_frame(frame).fingerprint
 
     @pytest.mark.parametrize("kind", ["float64", "Int64", "int64[pyarrow]", "object"])
     def test_kinds_of_integers(self, kind):
@@ -347,91 +322,54 @@ class TestValues:
         frame = frame.astype({"hit_id": kind, "page": kind})
         assert trace_from_frame(frame).chunks == (Chunk("1", "", "1", 2),)
 
-    def test_the_index_is_not_read(self):
-        """Rows count by position: a filtered and a renumbered frame give the same trace."""
-        frame = three()
-        assert (
-            trace_from_frame(frame.set_axis([7, 7, 3])).fingerprint
-            == trace_from_frame(frame).fingerprint
-        )
-
-    def test_the_frame_is_left_alone(self):
-        """Making a trace changes nothing in the frame."""
-        frame = three(page=[1, 2, 2])
-        before = frame.copy(deep=True)
-        trace_from_frame(frame)
-        pd.testing.assert_frame_equal(frame, before)
-
     def test_fingerprint(self):
-        """The same content gives the same fingerprint.
-
-        A score, text, label or name changes it, a policy does not.
-        """
+        """A score, a text or a name changes it, a policy and the rows' index do not."""
         known = trace_from_frame(three()).fingerprint
-        assert (
-            trace_from_frame(three(), policy=UNSURE.replace("patterns.deny", ("x",))).fingerprint
-            == known
+        policy = UNSURE.replace("patterns.deny", ("x",))
+        renumbered = three().set_axis([7, 7, 3])
+        assert trace_from_frame(renumbered, policy=policy).fingerprint == known
+        traces = (
+            trace_from_frame(three().replace({"score": {0.6: 0.61}})),
+            trace_from_frame(three(text=["x", "y", "y"])),
+            trace_from_frame(three(), name="mine"),
         )
-        changed = [
-            three().replace({column: {old: new}})
-            for column, old, new in (
-                ("score", 0.6, 0.61),
-                ("hit_id", "a", "c"),
-                ("label", "refuse", "ok"),
-                ("query", CUP, "cup?"),
-            )
-        ]
-        others = {
-            trace_from_frame(frame).fingerprint for frame in (*changed, three(text=["x", "y", "y"]))
-        }
-        others.add(trace_from_frame(three(), name="mine").fingerprint)
-        assert len(others | {known}) == len(changed) + 3
+        assert len({known} | {trace.fingerprint for trace in traces}) == 4
 
 
 def as_frame(trace):
     """Rows of a drawn trace's hits, each hit its own chunk if a case hits a chunk twice."""
     rows = []
-    for (q, arm, depth), number in np.ndenumerate(np.empty(trace.hits.n_reranked.shape)):
-        del number
+    for q, arm, depth in np.ndindex(trace.hits.n_reranked.shape):
         case, seen = trace.cases[q], set()
         for place, chunk in enumerate(trace.hits.chunk[q, arm, depth].tolist()):
             l2 = trace.hits.l2[q, arm, depth, place]
-            if chunk < 0 or chunk in seen or np.isnan(l2):
-                continue
-            seen.add(chunk)
-            rows.append(
-                _row(case, trace.chunks[chunk], trace.arms[arm], depth) | {"score": float(l2)}
-            )
+            if chunk >= 0 and chunk not in seen and not np.isnan(l2):
+                seen.add(chunk)
+                row = _row(case, trace.chunks[chunk], trace.arms[arm], depth)
+                rows.append(row | {"score": float(l2)})
         if not seen:
             rows.append(_row(case, None, trace.arms[arm], depth))
     return pd.DataFrame(rows)
 
 
 def _row(case, chunk, arm, depth):
+    if case.expect_status == "refuse":  # it has no sources (rule S6.1)
+        case = case._replace(expect_sources=(), expect_sources_any=(), min_sources=0)
     row = {
         "case_id": case.id,
         "query": case.query,
         "label": case.expect_status,
         "arm": arm,
         "depth": depth,
+        "expect_sources": list(case.expect_sources),
+        "selected_sources": list(case.selected_sources),
+        "hit_id": None,
+        "score": None,
     }
-    stated = case._replace(expect_sources=(), expect_sources_any=(), min_sources=0)
-    # a refusal has no sources (rule S6.1)
-    stated = stated if case.expect_status == "refuse" else case
-    row |= {
-        name: list(getattr(stated, name))
-        for name in ("expect_sources", "expect_sources_any", "selected_sources")
-    }
-    row |= {"min_sources": stated.min_sources, "hit_id": None, "score": None}
-    if chunk is not None:
-        row |= {
-            "hit_id": chunk.chunk_id,
-            "text": chunk.text,
-            "source": chunk.source,
-            "page": chunk.page,
-        }
-        row |= {"page_label": chunk.page_label, "entities": list(chunk.entities), **chunk.tags}
-    return row
+    if chunk is None:
+        return row
+    names = ("text", "source", "page", "page_label", "entities")
+    return row | chunk.tags | {"hit_id": chunk.chunk_id} | {n: getattr(chunk, n) for n in names}
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -454,14 +392,14 @@ def test_a_round_trip_decides_alike(tmp_path, seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_order_of_the_cases_is_irrelevant(seed):
     """Cases in another order get the same decisions if no hits tie, which chunk order settles."""
-    frame = as_frame(random_trace(seed, n_cases=8)).drop(columns="min_sources")
+    frame = as_frame(random_trace(seed, n_cases=8))
     frame["score"] += pd.to_numeric(frame["hit_id"]) / 1000
-    other = frame.sort_values("case_id", ascending=False, kind="stable")
-    said = [
-        decide(trace_from_frame(one, score="l2"), UNSURE).frame(reasons=True).set_index("case_id")
-        for one in (frame, other)
-    ]
-    assert said[0]["status"].to_dict() == said[1]["status"].to_dict()
+    changed = frame.sort_values("case_id", ascending=False, kind="stable")
+    first, second = (
+        decide(trace_from_frame(rows, score="l2"), UNSURE).frame().set_index("case_id")["status"]
+        for rows in (frame, changed)
+    )
+    assert first.to_dict() == second.to_dict()
 
 
 class TestRefused:
@@ -490,27 +428,22 @@ class TestRefused:
             refusal(three(expect_status=["ok", "ok", "refuse"])),
             "expect_status must be one column … label",
         )
-        for name in ("label", "expect_status"):
-            frame = three().drop(columns="label").assign(**{name: ["ok", "ok", None]})
-            assert [case.expect_status for case in trace_from_frame(frame).cases] == ["ok", None]
+        frame = three().drop(columns="label").assign(expect_status=["ok", "ok", None])
+        assert [case.expect_status for case in trace_from_frame(frame).cases] == ["ok", None]
 
     def test_further_columns_stay_with_the_case(self):
         """B12: a column more was refused; one that looks like ours is, and two of one name."""
         frame = three(bm25=[3.0, None, 1], team=["x", "x", "y"], gone=[None] * 3)
-        with pytest.warns(UserWarning, match="extra of the cases, .*'bm25, team, gone'") as caught:
+        with pytest.warns(UserWarning, match="extra of the cases, .*'bm25, team, gone'"):
             trace = trace_from_frame(frame)
-        assert sum("bm25" in str(warning.message) for warning in caught) == 1
         assert [case.extra for case in trace.cases] == [
             {"bm25": [3.0, None], "team": "x"},
             {"bm25": 1, "team": "y"},
         ]
-        assert trace.signals == ()
         told(refusal(three(sourse=["x", "y", "y"])), "'sourse', which looks like source")
         told(refusal(three(team=[{1}, "y", "y"])), "row 0, column team … JSON")
-        kept = trace_from_frame(three(sourse=["x", "y", "y"]), columns={"sourse": "sourse"})
-        assert kept.cases[0].extra == {"sourse": ["x", "y"]}
-        twice = pd.concat([three(), three()[["score"]]], axis=1)
-        told(refusal(twice), "different names, got 'score' 2 times")
+        stated = trace_from_frame(three(sourse=["x", "y", "y"]), columns={"sourse": "sourse"})
+        assert stated.cases[0].extra == {"sourse": ["x", "y"]}
 
     def test_a_repeated_hit_is_named_with_the_column_of_the_user(self):
         """Of the newcomer: with mapped columns it got None."""
@@ -519,42 +452,20 @@ class TestRefused:
             refusal(hits, columns={"hit_id": "dok"}),
             "row 1, column dok … a hit must stand once … got 'a.md'",
         )
-        gap = pd.DataFrame({"query": ["x"], "hit_id": ["a"], "wert": [None]})
-        told(refusal(gap, columns={"score": "wert"}), "column wert … a hit must have a score")
 
-    @pytest.mark.parametrize(
-        ("name", "meant"),
-        [
-            ("gold_sources", "expect_sources"),
-            ("Source", "source"),
-            ("qid", "case_id"),
-            ("passage", "text"),
-            ("ground_truth", "answer"),
-            ("fold", "split"),
-            ("distance", "l2"),
-            ("Rank", "rank"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "meant"), [("qid", "case_id"), ("distance", "l2")])
     def test_other_names(self, name, meant):
-        """A misnamed column is refused with its name here; one that is there is not proposed."""
-        told(
-            refusal(three().assign(**{name: "x"})),
-            f"'{name}', which looks like {meant}",
-        )
-        held = {"l2": [0.2, 0.8, 1.8], "rank": [0, 1, 0]}.get(meant, "x")
-        held = {"split": "tune", "expect_sources": [None] * 3}.get(meant, held)
-        if meant != "case_id":
-            trace = trace_from_frame(three().assign(**{meant: held, name: "y"}))
-            assert trace.cases[0].extra.get(name) == "y"
+        """A misnamed column is refused with its name here."""
+        told(refusal(three().assign(**{name: "x"})), f"'{name}', which looks like {meant}")
+
+    def test_a_name_that_is_there_is_not_proposed(self):
+        """Beside the column that it looks like, it stays with the case."""
+        trace = trace_from_frame(three().assign(text="x", passage="y"))
+        assert trace.cases[0].extra == {"passage": "y"}
 
     @pytest.mark.parametrize(
         ("column", "name"),
-        [
-            ("query", "Question"),
-            ("query", "prompt"),
-            ("hit_id", "chunk_id"),
-            ("score", "similarity"),
-        ],
+        [("query", "prompt"), ("hit_id", "chunk_id"), ("score", "similarity")],
     )
     def test_a_required_column_by_another_name(self, column, name):
         """The remedy names it."""
@@ -575,14 +486,11 @@ class TestRefused:
             refusal(renamed.assign(question=["a", None, "b"])),
             "row 1, column question: query must not be missing",
         )
-        told(
-            refusal(three(question=["a", "b", "c"])),
-            "query must be one column, got query and question",
-        )
 
     def test_no_frame(self):
         """An empty frame is refused."""
-        told(refusal(three().iloc[:0]), "at least one row")
+        with pytest.raises(InputError, match=r"^mine: .*at least one row"):
+            trace_from_frame(three().iloc[:0], name="mine")
 
     def test_an_unknown_score(self):
         """The argument score is one of three."""
@@ -612,14 +520,12 @@ class TestRefused:
             ("cosine", -1.3, "from -1 to 1 … got -1.3"),
             ("cosine", np.inf, "from -1 to 1 … got inf"),
             ("l2", 4.5, "row 1, column score … from 0 to 4 … got 4.5 … unit vectors"),
-            ("l2", -0.5, "from 0 to 4 … got -0.5"),
             ("l2", -1e-5, "got -1e-05"),
             (
                 "probability",
                 3.2,
                 "row 1, column score … from 0 to 1 … got 3.2 … percentage … logit",
             ),
-            ("cosine", None, "row 1, column score … a hit must have a score"),
             ("l2", NAN, "row 1, column score … a hit must have a score"),
             ("cosine", "0.6", "row 1, column score … got '0.6' … number"),
             ("cosine", True, "row 1, column score … got True"),
@@ -646,18 +552,11 @@ class TestRefused:
                 "row 1, column label … a case must have one label",
             ),
             (
-                "label",
-                ["ok", "refuse", "refuse"],
-                "row 1 … a case must have one label … in row 0",
-            ),
-            ("query", [EXCESS, None, CUP], "row 1, column query … must not be missing"),
-            (
                 "query",
                 [EXCESS, 7, CUP],
                 "row 1, column query … got 7",
             ),
             ("hit_id", ["a", "a", "b"], "row 1, column hit_id … once … got 'a'"),
-            ("hit_id", ["a", None, "b"], "row 1 … must have no score … fill hit_id"),
             ("hit_id", ["a", " ", "b"], "row 1 … must have no score … fill hit_id"),
             ("hit_id", [1.5, 2.0, 3.0], "row 0, column hit_id … got 1.5"),
             (
@@ -673,25 +572,12 @@ class TestRefused:
             ),
             (
                 "text",
-                ["x", "y", None],
-                "row 2, column text … a hit_id must have one text … got None",
-            ),
-            (
-                "text",
                 ["x", 5, 5],
                 "row 1, column text … got 5",
             ),
-            ("source", ["x", "y", "z"], "row 2, column source … a hit_id must have one source"),
             ("domain", ["x", "y", "z"], "row 2, column domain … a hit_id must have one domain"),
             ("page", [1, 0, 0], "row 1, column page … got 0 … page_label"),
-            ("page", [1, 2.5, 2.5], "row 1, column page … got 2.5"),
-            ("entities", [["x"], 3, 3], "row 1, column entities … got 3"),
             ("entities", [["x"], [1], [1]], "row 1, column entities … got 1"),
-            (
-                "expect_sources",
-                [["a.md"], [1], None],
-                "row 1, column expect_sources … one expect_sources",
-            ),
             (
                 "expect_sources",
                 [["a"], ["b"], None],
@@ -707,23 +593,12 @@ class TestRefused:
                 [-1, -1, 0],
                 "row 0, column min_sources … got -1",
             ),
-            (
-                "split",
-                ["tune", "report", None],
-                "row 1, column split … a case must have one split",
-            ),
-            ("rank", [0, 2, 0], "row 1, column rank … count 0, 1, 2 … got 2"),
             ("rank", [0, 0, 0], "row 1, column rank … count 0, 1, 2"),
             ("rank", [1, 2, 1], "row 0, column rank … number the hits from 0"),
             ("rank", [0, None, 0], "column rank … count 0, 1, 2 … None"),
             ("s_rerank", [0.5, 1.5, 0.5], "row 1, column s_rerank … from 0 to 1 … s_raw"),
             ("s_hybrid", [0.5, 30, 0.5], "row 1, column s_hybrid … maximum"),
             ("s_raw", [0.5, np.inf, 0.5], "row 1, column s_raw … got inf"),
-            (
-                "anchor_similarity",
-                [0.5, 2, 0.5],
-                "row 1, column anchor_similarity … from -1 to 1, got 2;",
-            ),
             (
                 "signature_similarity",
                 [0.5, -2, 0.5],
@@ -739,11 +614,6 @@ class TestRefused:
                 "arm",
                 ["x", "x", "y"],
                 "rows in every arm and depth … none for case 'q1', arm 'y', depth 0",
-            ),
-            (
-                "depth",
-                [0, 1, 0],
-                "rows in every arm and depth … none for case 'q2', arm 'frame', depth 1",
             ),
             ("depth", [0, 2, 0], "rows in every arm and depth … arm 'frame', depth 1"),
             ("depth", [0, -1, 0], "row 1, column depth … from 0 … got -1"),
@@ -769,11 +639,8 @@ class TestRefused:
     def test_rounding_is_clipped_and_said_once(self, score, value, end):
         """A score in single precision leaves its range by up to 1e-6."""
         frame = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok"))
-        with pytest.warns(
-            UserWarning, match=r"1 of 2 score of frame lie beyond .* by at most 1e-06"
-        ) as seen:
+        with pytest.warns(UserWarning, match="1 of 2 score of frame lie beyond .* at most 1e-06"):
             trace = trace_from_frame(frame, score=score)
-        assert (len(seen), seen[0].filename) == (1, __file__)
         assert end in row_of(trace, score)
 
     def test_nothing_beside_hits(self):
@@ -781,17 +648,6 @@ class TestRefused:
         frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, None, None, "ok"))
         told(refusal(frame), "row 1, column hit_id … must stand alone")
         told(
-            refusal(frame_of((EXCESS, None, None, "ok"), (EXCESS, None, None, "ok"))),
-            "must stand alone",
-        )
-        told(
             refusal(frame_of((EXCESS, None, None, "ok"), text=["x"])),
             "row 0, column text … must have no text",
         )
-
-    def test_the_name_stands_in_the_message(self):
-        """Errors name the frame as the caller does."""
-        with pytest.raises(InputError, match=r"^mine, row 1, column score: "):
-            trace_from_frame(
-                frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 7, "ok")), name="mine"
-            )

@@ -19,21 +19,30 @@ from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.page import frozen_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
-from raglab.extensions.cockpit.widget import axis_message
 from raglab.lab.line_search import round_between
 from raglab.metrics import N_CELLS, cell_costs
 from raglab.replay import SWEPT, case_cells
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.words.characters import visible
+from refusals import refused
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 
 SPLITS = {"tune": 60, "report": 40, "certify": 50}
 
 
-def made(seed=3, **more):
+def made(seed=3):
     """A trace of three splits."""
-    return labelled(seed, SPLITS, **more)
+    return labelled(seed, SPLITS)
+
+
+def relabelled(trace, rows):
+    """The trace with cases of these rows without a label."""
+    cases = [
+        case._replace(expect_status=None) if row in rows else case
+        for row, case in enumerate(trace.cases)
+    ]
+    return dataclasses.replace(trace, cases=tuple(cases))
 
 
 def opened(seed=3, **more):
@@ -41,10 +50,14 @@ def opened(seed=3, **more):
     return raglab.cockpit(made(seed), free_policy(), **more)
 
 
+def whole(base):
+    """A trace that is stored, of one that is not."""
+    return Trace(**{field.name: getattr(base, field.name) for field in dataclasses.fields(base)})
+
+
 def drawn(seed, n=12):
     """A random trace on coarse grids, and random policies with patterns of one kind."""
-    base = random_trace(seed, n)
-    trace = Trace(**{field.name: getattr(base, field.name) for field in dataclasses.fields(base)})
+    trace = whole(random_trace(seed, n))
     policies = [Policy.model_validate(dict(one)) for one in random_policies(seed, 4)]
     return trace, policies
 
@@ -53,17 +66,17 @@ def check_rates(cockpit):
     """Rates, cost and table of the page are those of `sweep`."""
     page = cockpit.page()
     row = raglab.sweep(cockpit.trace, [cockpit.policy], arm=cockpit.arm).iloc[0]
-    for one in page["rates"]:
-        name = one["name"]
-        assert (one["k"], one["n"]) == (row[f"{name}_k"], row[f"{name}_n"])
-        for ours, theirs in (("value", name), ("low", f"{name}_low"), ("high", f"{name}_high")):
-            assert one[ours] == row[theirs] or (one[ours] is None and np.isnan(row[theirs]))
-    assert page["cost"]["value"] == row["expected_cost"]
-    assert (page["cost"]["low"], page["cost"]["high"]) == (
-        row["expected_cost_low"],
-        row["expected_cost_high"],
-    )
+    for rate in [*page["rates"], page["cost"] | {"name": "expected_cost"}]:
+        for field in {"value", "k", "n", "low", "high"} & rate.keys():
+            expected = row[rate["name"] + f"_{field}".replace("_value", "")]
+            assert rate[field] == expected or (rate[field] is None and np.isnan(expected))
     assert np.sum(page["table"]) == len(cockpit.trace)
+
+
+def embedded(page):
+    """Data of a frozen page."""
+    (text,) = re.findall(r'id="raglab-data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(text)
 
 
 class Shards:
@@ -77,7 +90,6 @@ class TestNumbers:
         """It begins with the very policy, no case changed and no difference."""
         cockpit = opened()
         assert cockpit.policy == free_policy()
-        assert cockpit.diff().empty
         page = cockpit.page()
         assert page["changes"] == []
         assert {row["kind"] for row in page["cases"]["rows"]} == {"same"}
@@ -116,11 +128,8 @@ class TestNumbers:
             (ask(expect_status="ambiguous"), [equal]),
             (ask(), [[Hit(1.5)]]),
         ]
-        base = trace_of(*rows)
-        trace = Trace(
-            **{field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
-        )
-        cockpit = raglab.cockpit(trace, Policy.from_mapping({"confidence": {"enabled": False}}))
+        policy = Policy.from_mapping({"confidence": {"enabled": False}})
+        cockpit = raglab.cockpit(whole(trace_of(*rows)), policy)
         page = cockpit.page()
         counts = {row["name"]: row["decided"] for row in page["gates"] if sum(row["decided"])}
         assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
@@ -130,17 +139,14 @@ class TestNumbers:
         """By its policy, or on its cases; one that acts says nothing."""
         cockpit = opened()
         policy = cockpit.policy.replace("similarity.enabled", False)
-        gates = raglab.cockpit(made(3), policy).page()["gates"]
-        reason = {one["path"]: one["idle"] for row in gates for one in row["thresholds"]}
-        assert "similarity.enabled" in reason["similarity.min_similarity"]
-        assert "confidence.tau_explicit" in reason["confidence.tau_explicit"]
-        before = {
-            one["path"]: one["idle"] for row in cockpit.page()["gates"] for one in row["thresholds"]
-        }
+        off, before = (
+            {row["path"]: row["idle"] for gate in page["gates"] for row in gate["thresholds"]}
+            for page in (raglab.cockpit(made(), policy).page(), cockpit.page())
+        )
+        assert "similarity.enabled" in off["similarity.min_similarity"]
         assert before["similarity.min_similarity"] == ""
         for path, text in before.items():
-            steps = cockpit.axis(path).low
-            assert bool(text) == (len(steps) == 1), path
+            assert bool(text) == (len(cockpit.axis(path).low) == 1), path
 
     @given(st.integers(0, 400))
     @settings(max_examples=2, deadline=None)
@@ -184,12 +190,11 @@ class TestNumbers:
         assert view["difference"] == pytest.approx(more.mean())
         reach = 2.0009954 * more.std(ddof=1) / np.sqrt(60)  # t of 59 degrees of freedom
         assert view["difference_high"] - view["difference"] == pytest.approx(reach)
-        found = raglab.compare(cockpit.trace, free_policy(), cockpit.policy).table.set_index(
-            "measure"
-        )
-        for one in cockpit.page()["rates"]:
-            if one["difference"] is not None:
-                assert one["difference"] == found.loc[one["name"], "difference"]
+        compared = raglab.compare(cockpit.trace, free_policy(), cockpit.policy).table
+        differences = compared.set_index("measure")["difference"]
+        for rate in cockpit.page()["rates"]:
+            if rate["difference"] is not None:
+                assert rate["difference"] == differences[rate["name"]]
 
 
 class TestAxes:
@@ -223,29 +228,8 @@ class TestAxes:
         """Two digits where two are enough, five where they are needed."""
         low, high = np.array([0.0, 0.31, 0.3112, 0.3113]), np.array([0.31, 0.3112, 0.3113, 1.0])
         values = round_between(low, high, SWEPT["l2.max_l2"])
-        assert values.tolist() == [0.3, 0.311, 0.31125, 0.3] or values[1:3].tolist() == [
-            0.311,
-            0.31125,
-        ]
+        assert values[1:3].tolist() == [0.311, 0.31125]
         assert ((low <= values) & (values < high)).all()
-
-    def test_ties_of_whole_numbers_stay_inside(self):
-        """An integer of the step, which of a floor is closed above."""
-        found = round_between(
-            np.array([1.0, 5.0, 7.0]), np.array([5.0, 7.0, 1_000.0]), SWEPT["density.min_keep"]
-        )
-        assert found.tolist() == [3.0, 6.0, 9.0]
-
-    def test_the_buffer_holds_what_the_head_says(self):
-        """Ends of the steps and the table of the policy's own step."""
-        cockpit = opened()
-        head, steps = axis_message(cockpit, "similarity.min_similarity")
-        n, rates = head["n"], len(head["rates"])
-        assert len(steps) == n * (4 * 8 + (2 * rates + 9) * 4)
-        low = np.frombuffer(steps, "<f8", n)
-        assert low.tolist() == cockpit.axis("similarity.min_similarity").low.tolist()
-        table = np.frombuffer(steps, "<i4", n * 9, n * (32 + 8 * rates)).reshape(n, 3, 3)
-        assert table[head["at"]].tolist() == cockpit.page()["table"]
 
 
 class TestMoves:
@@ -262,21 +246,15 @@ class TestMoves:
         assert not cockpit.redo().redo().redo().policy.similarity.enabled
         assert cockpit.reset().policy == free_policy()
         assert not cockpit.undo().policy.similarity.enabled
-        cockpit.set("similarity.enabled", True)
-        assert not cockpit.page()["redo"]
+        assert not cockpit.set("similarity.enabled", True).page()["redo"]
 
     def test_what_is_locked_does_not_move(self):
         """Neither a threshold nor all of a gate."""
         cockpit = opened().lock("similarity.min_similarity").lock("confidence")
         for path in ("similarity.min_similarity", "confidence.tau_default"):
-            with pytest.raises(ValueError, match="unlock it first"):
-                cockpit.set(path, 0.5)
-        assert (
-            cockpit.lock("confidence", False)
-            .set("confidence.tau_default", 50.0)
-            .policy.confidence.tau_default
-            == 50
-        )
+            refused("unlock it first", cockpit.set, path, 0.5)
+        cockpit.lock("confidence", False).set("confidence.tau_default", 50.0)
+        assert cockpit.policy.confidence.tau_default == 50
 
     def test_a_search_keeps_what_is_locked(self):
         """It costs no more than before, and is one move."""
@@ -284,21 +262,10 @@ class TestMoves:
         points: list[int] = []
         cockpit.tune(trials=100, on_batch=lambda batch: points.append(len(batch)) is None)
         assert cockpit.policy.similarity == free_policy().similarity
-        assert (
-            cockpit.rates().loc["here", "expected_cost"]
-            <= cockpit.rates().loc["baseline", "expected_cost"]
-        )
+        costs = cockpit.rates()["expected_cost"]
+        assert costs["here"] <= costs["baseline"]
         assert sum(points) == len(cockpit.trials) == 100
         assert cockpit.undo().policy == free_policy()
-
-    def test_a_search_without_labels_is_refused(self):
-        """There is nothing to judge by."""
-        trace = made()
-        bare = dataclasses.replace(
-            trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases)
-        )
-        with pytest.raises(ValueError, match="label the cases"):
-            raglab.cockpit(bare, free_policy()).tune(trials=50)
 
     def test_code_and_file_give_the_policy_back(self, tmp_path):
         """As a user would run the one and load the other."""
@@ -309,23 +276,15 @@ class TestMoves:
             .set("l2.soft_max_l2", None)
         )
         names: dict[str, Any] = {"policy": policy, "raglab": raglab}
-        # our own code, run as a user would
-        exec(raglab.cockpit(made(), policy).code(), names)  # noqa: S102
-        assert names["policy"] is policy  # nothing is moved, and the code is a comment
         exec(cockpit.code(), names)  # noqa: S102 - our own code, run as a user would
         assert names["policy"] == cockpit.policy
-        assert (
-            Policy.load(cockpit.save(tmp_path / "policy.yaml")).policy_id
-            == cockpit.policy.policy_id
-        )
+        assert Policy.load(cockpit.save(tmp_path / "policy.yaml")) == cockpit.policy
 
     def test_a_cost_that_is_edited_counts(self):
         """Refusing for nothing makes a refusing policy cheaper."""
         cockpit = opened().set("similarity.min_similarity", 0.9)
         before = cockpit.page()["cost"]["value"]
-        cockpit.set_cost("ok", "refused", 0.0)
-        assert cockpit.page()["cost"]["value"] < before
-        assert cockpit.page()["costs"][0] == [0.0, 1.0, 0.0, 1.0, 1.0]
+        assert cockpit.set_cost("ok", "refused", 0.0).page()["cost"]["value"] < before
 
 
 class TestReport:
@@ -334,31 +293,22 @@ class TestReport:
     def test_each_look_at_the_sealed_split_is_counted(self):
         """Numbered from 1, with the costs that `sweep` has there."""
         cockpit = opened().set("similarity.min_similarity", 0.5)
+        assert {case.split for case in cockpit.trace.cases} == {"tune"}
         assert cockpit.report_views == []
         table = cockpit.report()
         cockpit.report()
         assert [look.number for look in cockpit.report_views] == [1, 2]
         assert cockpit.report_views[0].cases == SPLITS["report"]
-        report = made().split("report")
-        assert (
-            table.loc["here", "expected_cost"]
-            == raglab.sweep(report, [cockpit.policy])["expected_cost"][0]
-        )
-
-    def test_only_split_tune_is_shown(self):
-        """The cases of other splits are not."""
-        assert {case.split for case in opened().trace.cases} == {"tune"}
+        swept = raglab.sweep(made().split("report"), [cockpit.policy])
+        assert table.loc["here", "expected_cost"] == swept["expected_cost"][0]
 
     def test_a_certificate_is_of_this_policy(self):
         """The policy as it stands is tested, for the goal's targets or those that are stated."""
         cockpit = opened(goal=raglab.Goal(targets={"hallucination_rate": 0.9}))
-        made_ = cockpit.certify()
-        assert made_.policy is not None
-        assert made_.policy.policy_id == cockpit.policy.policy_id
-        stated = opened().certify(targets={"hallucination_rate": 0.9}).certificate
-        assert [one._asdict() for one in stated.promises] == [
-            one._asdict() for one in made_.certificate.promises
-        ]
+        certified = cockpit.certify()
+        assert certified.policy.policy_id == cockpit.policy.policy_id
+        stated = opened().certify(targets={"hallucination_rate": 0.9})
+        assert repr(stated.certificate.promises) == repr(certified.certificate.promises)
 
 
 class TestOddTraces:
@@ -366,17 +316,11 @@ class TestOddTraces:
 
     def test_cases_without_labels_show_decisions_and_no_rates(self):
         """A change is neither gain nor loss."""
-        trace = made()
-        bare = dataclasses.replace(
-            trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases)
-        )
-        cockpit = raglab.cockpit(bare, free_policy()).set("similarity.min_similarity", 0.9)
-        page = cockpit.page()
+        cockpit = raglab.cockpit(relabelled(made(), range(150)), free_policy())
+        page = cockpit.set("similarity.min_similarity", 0.9).page()
         assert page["rates"] is page["cost"] is page["plane"] is None
         assert page["cases"]["other"] > 0 == page["cases"]["gained"]
-        assert {row["label"] for row in page["cases"]["rows"]} == {""}
         assert any("No case has a label" in note for note in cockpit.notes)
-        assert "need labels" in cockpit.notes[-1]
         shown = cockpit._repr_mimebundle_()[0]
         assert shown.keys() == {
             "application/vnd.jupyter.widget-view+json",
@@ -385,16 +329,11 @@ class TestOddTraces:
         }
         assert "<table" in shown["text/html"]  # where no widget is shown
         assert "<script" not in shown["text/html"]
-        assert shown["text/plain"] == repr(cockpit)
+        refused("label the cases", cockpit.tune, trials=50)
 
     def test_cases_without_a_label_are_left_out_beside_others(self):
         """And a note says how many."""
-        trace = made()
-        some = [
-            case._replace(expect_status=None) if row < 7 else case
-            for row, case in enumerate(trace.cases)
-        ]
-        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=tuple(some)), free_policy())
+        cockpit = raglab.cockpit(relabelled(made(), range(7)), free_policy())
         assert len(cockpit.trace) == SPLITS["tune"] - 7
         assert "7 of 60" in cockpit.notes[0]
 
@@ -408,10 +347,8 @@ class TestOddTraces:
         )
         cockpit = raglab.cockpit(trace, fitted)
         assert f"The policy that it begins with is {says}" in cockpit.notes
-        assert says in cockpit._repr_mimebundle_()[0]["text/html"]
-        assert (
-            f"The baseline is {says}" in raglab.cockpit(trace, free_policy(), compare=fitted).notes
-        )
+        compared = raglab.cockpit(trace, free_policy(), compare=fitted)
+        assert f"The baseline is {says}" in compared.notes
         assert not any("in sample" in note for note in raglab.cockpit(trace, free_policy()).notes)
 
     def test_a_trace_of_shards_is_refused(self):
@@ -431,8 +368,7 @@ class TestOddTraces:
 
     def test_no_case_is_refused(self):
         """With what to do."""
-        with pytest.raises(ValueError, match="must have cases"):
-            raglab.cockpit(made().subset([]), free_policy())
+        refused("must have cases", raglab.cockpit, made().subset([]), free_policy())
 
     @pytest.mark.parametrize(
         "text",
@@ -459,10 +395,7 @@ class TestOddTraces:
         assert text not in page
         assert visible(page, lines=True) == page
         assert page.count("</script>") == 2
-        found = re.search(r'id="raglab-data">(.*?)</script>', page, re.DOTALL)
-        assert found is not None
-        rows = json.loads(found.group(1))["page"]["cases"]["rows"]
-        assert {row["query"] for row in rows} == {text}
+        assert {row["query"] for row in embedded(page)["page"]["cases"]["rows"]} == {text}
 
     def test_a_policy_that_decides_by_cost_shows_its_costs(self):
         """Instead of the gates that it does not use."""
@@ -471,17 +404,11 @@ class TestOddTraces:
         names = [row["name"] for row in cockpit.page()["gates"]]
         assert "expected_cost" in names
         assert "similarity" not in names
-        keys = [one["key"] for row in cockpit.page()["gates"] for one in row["thresholds"]]
+        keys = [row["key"] for gate in cockpit.page()["gates"] for row in gate["thresholds"]]
         assert len({*keys}) == len(keys)
-        assert {
-            "ok: answered_wrong",
-            "refuse: answered_wrong",
-            "ambiguous: answered_wrong",
-            "ratio",
-        } <= {*keys}
+        assert {"ok: answered_wrong", "ratio"} <= {*keys}
         check_rates(cockpit.set("decision.ratio", 3.0))
-        with pytest.raises(ValueError, match="decides by expected cost"):
-            cockpit.tune(trials=50)
+        refused("decides by expected cost", cockpit.tune, trials=50)
 
 
 class TestFrozen:
@@ -492,17 +419,14 @@ class TestFrozen:
         cockpit = opened().set("similarity.min_similarity", 0.5)
         page = cockpit.freeze(tmp_path / "cockpit")
         text = page.read_text()
-        assert page.name == "cockpit.html"
         assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
         assert not re.search(
             r"(?:src|href)\s*=|@import|fetch\(|\bimport\b\s*[(\"'{*]", text.split("<main")[1]
         )
         assert "default-src 'none'" in text
-        found = re.search(r'id="raglab-data">(.*?)</script>', text, re.DOTALL)
-        assert found is not None
-        data = json.loads(found.group(1))
+        data = embedded(text)
         assert data["setup"]["frozen"]
-        assert set(data["axes"]) == {one.path for one in views.swept_rows(cockpit.here)}
+        assert set(data["axes"]) == {swept.path for swept in views.swept_rows(cockpit.here)}
         assert cockpit.freeze(tmp_path / "again.html").read_text() == text
 
 
@@ -518,10 +442,8 @@ class TestWidget:
         assert cockpit.policy.similarity.min_similarity == 0.9
         assert widget.page["number"] == first + 1
         widget.take({"do": "drop", "path": "similarity.min_similarity", "step": 0})
-        assert (
-            cockpit.policy.similarity.min_similarity
-            == cockpit.axis("similarity.min_similarity").value[0]
-        )
+        axis = cockpit.axis("similarity.min_similarity")
+        assert cockpit.policy.similarity.min_similarity == axis.value[0]
         widget.take({"do": "switch", "path": "similarity.enabled", "on": False})
         widget.take({"do": "undo"})
         assert cockpit.policy.similarity.enabled
@@ -535,17 +457,11 @@ class TestWidget:
         """Setting the smallest change flips it."""
         cockpit = opened().set("similarity.min_similarity", 0.9)
         row = cockpit.page()["cases"]["rows"][0]
-        found = views.case_view(cockpit.here, row["id"], labelled=True)
-        assert found["decision"] == row["after"] == "refuse"
-        assert any(
-            check["gate"] == "similarity" and not check["passes"] for check in found["checks"]
-        )
-        flip = next(
-            one
-            for one in views.flip_views(cockpit.here, row["id"])
-            if one["path"] == "similarity.min_similarity"
-        )
+        view = views.case_view(cockpit.here, row["id"], labelled=True)
+        assert view["decision"] == row["after"] == "refuse"
+        assert not all(check["passes"] for check in view["checks"] if check["gate"] == "similarity")
+        flips = {flip["path"]: flip for flip in views.flip_views(cockpit.here, row["id"])}
+        flip = flips["similarity.min_similarity"]
         cockpit.set(flip["path"], flip["at"])
-        assert (
-            views.case_view(cockpit.here, row["id"], labelled=True)["decision"] == flip["becomes"]
-        )
+        view = views.case_view(cockpit.here, row["id"], labelled=True)
+        assert view["decision"] == flip["becomes"]
