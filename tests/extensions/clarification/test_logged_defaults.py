@@ -374,10 +374,11 @@ class TestSilence:
         agrees(log)
 
     def test_when_silence_confirms_is_a_setting(self, audit_logs):
-        """An hour is enough where the log says so, and not a moment less, of any session.
+        """A day; an hour where the log says so, and not a moment less, of any session.
 
         Where all words must be the same, no other question rephrases.
         """
+        assert SilenceRule() == SilenceRule(hours=24.0, near_same=0.5)
         log = audit_logs(silence=SilenceRule(hours=1.0, near_same=1.0))
         filled(log, "r1", session="")
         opened(log, "r2", "who is the insurer here?", session="")
