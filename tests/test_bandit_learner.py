@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.bandit import (
-    LEARNERS,
     POLICIES,
     Bandit,
     State,
@@ -32,7 +31,7 @@ FEATURES = 2
 NONE = np.zeros(0)
 
 
-def seen(bandit, rewards, n_arms=2):
+def learned(bandit, rewards, n_arms=2):
     """State after these rewards, without a round chosen."""
     state = init(n_arms, bandit=bandit)
     for arm, reward in rewards:
@@ -45,16 +44,10 @@ def fresh(bandit, batch=(), n_arms=3):
     return init(n_arms, bandit=bandit, n_features=FEATURES, batch=batch)
 
 
-def same(one, other):
-    """Every field has the same bits."""
-    for name, left, right in zip(State._fields, one, other, strict=True):
-        np.testing.assert_array_equal(left, right, err_msg=name)
-
-
-def near(one, other):
-    """Every field is the same up to rounding."""
-    for name, left, right in zip(State._fields, one, other, strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12, err_msg=name)
+def same(first, second, tolerance=0.0):
+    """Every field has the same bits, or is the same up to rounding."""
+    for name, *pair in zip(State._fields, first, second, strict=True):
+        np.testing.assert_allclose(*pair, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 def test_ucb1_by_hand():
@@ -63,7 +56,7 @@ def test_ucb1_by_hand():
     Mean + 3 sqrt(2 ln 4 / n), t counts the rewards so far.
     """
     bandit = Bandit("ucb1", exploration=3.0)
-    state = seen(bandit, [(0, 1.0), (0, 1.0), (0, 0.0), (1, 1.0)])
+    state = learned(bandit, [(0, 1.0), (0, 1.0), (0, 0.0), (1, 1.0)])
     bounds = [2.0 / 3.0 + np.sqrt(6.0 * np.log(4.0)), 1.0 + np.sqrt(18.0 * np.log(4.0))]
     np.testing.assert_allclose(ucb1(state, bandit, None, NONE), bounds, rtol=1e-15)
 
@@ -111,7 +104,7 @@ def test_thompson_beta_by_hand():
     Beta(1 + 1, 1 + 1).
     """
     bandit = Bandit()
-    state = seen(bandit, [(0, 0.9), (0, 0.5)])
+    state = learned(bandit, [(0, 0.9), (0, 0.5)])
     assert [part.tolist() for part in beta(state, bandit)] == [[2.0, 1.0], [2.0, 1.0]]
     strong = Bandit(prior_mean=0.75, prior_strength=4.0, exploration=2.0)
     assert [part.tolist() for part in beta(state, strong)] == [[1.0, 0.75], [0.5, 0.25]]
@@ -119,10 +112,8 @@ def test_thompson_beta_by_hand():
 
 def test_a_history_adds_pseudo_counts_and_stays_out_of_the_state():
     """Three pseudo-pulls with two successes of arm 1."""
-    bandit = Bandit(
-        history=Stats(*(np.array(each) for each in ([0.0, 3.0], [0.0, 2.0], [0.0, 2.0])))
-    )
-    state = seen(bandit, [(1, 1.0)])
+    bandit = Bandit(history=Stats(*np.array([[0.0, 3.0], [0.0, 2.0], [0.0, 2.0]])))
+    state = learned(bandit, [(1, 1.0)])
     assert state.n.tolist() == [0.0, 1.0]
     assert [part.tolist() for part in beta(state, bandit)] == [[1.0, 4.0], [1.0, 2.0]]
 
@@ -134,11 +125,10 @@ def test_thompson_nig_by_hand():
     0.34375.
     """
     bandit = Bandit("thompson_nig")
-    found = student(seen(bandit, [(0, 0.5), (0, 1.0)]), bandit)
-    assert found.location.tolist() == [0.625, 0.5]
-    assert found.df.tolist() == [4.0, 2.0]
-    assert found.scale[0] == pytest.approx(np.sqrt(0.34375 / (2.0 * 4.0)), abs=1e-15)
-    assert found.scale[1] == pytest.approx(np.sqrt(0.25 / (1.0 * 2.0)), abs=1e-15)
+    posterior = student(learned(bandit, [(0, 0.5), (0, 1.0)]), bandit)
+    assert posterior.location.tolist() == [0.625, 0.5]
+    assert posterior.df.tolist() == [4.0, 2.0]
+    assert posterior.scale**2 == pytest.approx([0.34375 / (2.0 * 4.0), 0.25 / 2.0], abs=1e-15)
 
 
 def test_lin_ucb_by_hand():
@@ -150,8 +140,8 @@ def test_lin_ucb_by_hand():
     """
     bandit = Bandit("lin_ucb", prior_strength=1.0, prior_mean=0.25)
     state = update(init(2, bandit=bandit, n_features=2), 0, 1.0, bandit, context=[1.0, 0.0])
-    found = normal(state, bandit, np.array([1.0, 0.0]))
-    np.testing.assert_allclose(found, [[0.625, 0.25], [np.sqrt(0.5), 1.0]], rtol=1e-15)
+    posterior = normal(state, bandit, np.array([1.0, 0.0]))
+    np.testing.assert_allclose(posterior, [[0.625, 0.25], [np.sqrt(0.5), 1.0]], rtol=1e-15)
     score = lin_ucb(state, bandit, None, np.array([0.0, 2.0]))
     np.testing.assert_allclose(score, [2.25, 2.25], rtol=1e-15)
 
@@ -165,11 +155,8 @@ def test_draws_have_the_posterior_that_is_told(policy):
     for arm, reward in ((0, 1.0), (0, 0.75), (0, 0.25), (1, 0.25)):
         state = update(state, arm, reward, bandit, context=[1.0])
     _, choice = choose(state, bandit, np.random.default_rng(3), context=[1.0])
-    if policy == "thompson_beta":
-        expected = np.array([3.0 / 5.0, 1.0 / 3.0])
     # with a constant as its only feature, a ridge of 2 is two pseudo-rewards of the prior mean
-    else:
-        expected = np.array([(1.0 + 2.0) / 5.0, (1.0 + 0.25) / 3.0])
+    expected = (0.6, 1 / 3) if policy == "thompson_beta" else (0.6, 1.25 / 3)
     error = choice.score.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(choice.score.mean(axis=0) - expected) < 4.0 * error).all()
 
@@ -183,10 +170,7 @@ def test_ties_fall_to_the_lowest_or_at_random():
         for arm, reward in enumerate((0.25, 0.5, 0.5)):
             state = update(state, arm, reward, bandit)
         _, choice = choose(state, bandit, np.random.default_rng(1))
-        assert (
-            abs((choice.arm == 1).mean() - share)
-            < 4.0 * np.sqrt(0.25 / n) * (ties == "random") + 1e-12
-        )
+        assert (choice.arm == 1).mean() == pytest.approx(share, abs=(1.0 - share) * 0.028)
         assert (choice.arm != 0).all()
 
 
@@ -270,7 +254,7 @@ def test_a_late_reward_is_one_in_time(bandit, steps, delays):
             if then + delays[then] == t:
                 reward, x = steps[then]
                 late = update(late, then % 3, reward, bandit, context=x, age=delays[then])
-    near(late, timely)
+    same(late, timely, 1e-12)
 
 
 def steps_of(rows):
@@ -285,49 +269,40 @@ def test_many_steps_at_once_are_the_steps_one_by_one(data):
     """The same bits for rewards in time, late and revised, whatever is forgotten; cut anywhere."""
     forgets = data.draw(st.sampled_from([{}, {"discount": 0.97}, {"window": 3}]))
     bandit = Bandit(data.draw(st.sampled_from(POLICIES)), **forgets)
-    state, rng, open_, rows = (
-        fresh(bandit),
-        np.random.default_rng(0),
-        list[tuple[int, int, Any]](),
-        list[Any](),
-    )
-    told: dict[int, tuple[int, float, Any]] = {}
+    state, rng = fresh(bandit), np.random.default_rng(0)
+    waiting: list[tuple[int, int, Any]] = []
+    rows: list[Any] = []
+    rewards: dict[int, tuple[int, float, Any]] = {}
     unit = st.floats(0.0, 1.0)
+
+    def add(kind, arm, old, new, age, context):
+        rows.append((kind, arm, old, new, age, context if bandit.linear else []))
+
     for t in range(data.draw(st.integers(1, 12))):
-        arm, x = (
-            data.draw(st.integers(0, 2)),
-            data.draw(st.lists(unit, min_size=FEATURES, max_size=FEATURES)),
-        )
+        arm = data.draw(st.integers(0, 2))
+        x = data.draw(st.lists(unit, min_size=FEATURES, max_size=FEATURES))
         state, _ = choose(state, bandit, rng, mask=np.arange(3) == arm, context=x)
-        wide = x if bandit.linear else []
-        rows.append((CHOSEN, arm, 0.0, 0.0, 0, wide))
-        open_.append((t, arm, x))
+        add(CHOSEN, arm, 0.0, 0.0, 0, x)
+        waiting.append((t, arm, x))
         if data.draw(st.booleans()):
-            then, arm, x = open_.pop(data.draw(st.integers(0, len(open_) - 1)))
+            then, arm, x = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
             reward = data.draw(unit)
             state = update(state, arm, reward, bandit, context=x, age=t - then)
-            rows.append((REWARDED, arm, 0.0, reward, t - then, x if bandit.linear else []))
-            told[then] = (arm, reward, x)
-        if told and data.draw(st.booleans()):
-            then = data.draw(st.sampled_from(sorted(told)))
-            (arm, old, x), new = told[then], data.draw(unit)
-            counted = bandit.window == 0 or t - then < bandit.window
-            if counted:
+            add(REWARDED, arm, 0.0, reward, t - then, x)
+            rewards[then] = (arm, reward, x)
+        if rewards and data.draw(st.booleans()):
+            then = data.draw(st.sampled_from(sorted(rewards)))
+            (arm, old, x), new = rewards[then], data.draw(unit)
+            if bandit.window == 0 or t - then < bandit.window:
                 state = revise(state, arm, old, new, bandit, context=x, age=t - then)
-                rows.append((REVISED, arm, old, new, t - then, x if bandit.linear else []))
-                told[then] = (arm, new, x)
+                add(REVISED, arm, old, new, t - then, x)
+                rewards[then] = (arm, new, x)
     cut = data.draw(st.integers(1, len(rows)))
     folded = fold(fresh(bandit), steps_of(rows[:cut]), bandit)
     if rows[cut:]:
         folded = fold(folded, steps_of(rows[cut:]), bandit)
     same(folded, state)
     assert [field.dtype for field in folded] == [field.dtype for field in state]
-
-
-def test_steps_are_of_one_learner():
-    """A batch is refused."""
-    with pytest.raises(ValueError, match="steps must be of one learner"):
-        fold(fresh(Bandit("ucb1"), (2,)), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), Bandit("ucb1"))
 
 
 @quick
@@ -344,40 +319,23 @@ def test_a_revised_reward_is_the_new_one(bandit, steps, new):
         at_once = update(at_once, 0, new if t == 0 else reward, bandit, context=x)
         if t == min(2, len(steps) - 1):
             revised = revise(revised, 0, steps[0][0], new, bandit, context=steps[0][1], age=t)
-    near(revised, at_once)
-
-
-@quick
-@given(bandits(), st.sampled_from([np.nan, -0.25, 1.25, np.inf]))
-def test_a_reward_that_is_none_is_refused(bandit, reward):
-    """With the rule and the value; the state is as it was."""
-    state, _ = choose(fresh(bandit), bandit, np.random.default_rng(0), context=[1.0, 0.0])
-    before = State(*(field.copy() for field in state))
-    with pytest.raises(ValueError, match=rf"reward must be in \[0, 1\], got {reward}"):
-        update(state, 0, reward, bandit, context=[1.0, 0.0])
-    same(state, before)
+    same(revised, at_once, 1e-12)
 
 
 @pytest.mark.parametrize(
     ("call", "rule"),
     [
+        (lambda s, b, _: update(s, 0, np.nan, b), r"reward must be in \[0, 1\], got nan"),
+        (lambda s, b, _: update(s, 0, -0.25, b), r"reward must be in \[0, 1\], got -0.25"),
+        (lambda s, b, _: update(s, 0, 1.25, b), r"reward must be in \[0, 1\], got 1.25"),
         (lambda s, b, _: update(s, 3, 0.5, b), r"arm must be a whole number in \[0, 3\), got 3"),
         (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number"),
         (lambda s, b, _: revise(s, 1, 0.5, np.nan, b), r"reward must be in \[0, 1\], got nan"),
-        (
-            lambda s, b, _: revise(s, 2, 1.0, 0.0, b),
-            "old must be a reward that was counted, got an arm without one",
-        ),
-        (
-            lambda s, b, _: update(s, [1, 2], 0.5, b),
-            r"arm must be one for all, or fit the state's batch \(\), got \(2,\)",
-        ),
+        (lambda s, b, _: revise(s, 2, 1.0, 0.0, b), "old must be a reward .* an arm without one"),
+        (lambda s, b, _: update(s, [1, 2], 0.5, b), r"arm must be one for all, .* got \(2,\)"),
         (lambda s, b, r: choose(s, b, r, mask=[False] * 3), "mask must leave an arm"),
         (lambda s, b, r: choose(s, b, r, mask=[1, 0, 1]), "mask must be of booleans"),
-        (
-            lambda s, b, r: choose(s, b._replace(floor=0.4), r),
-            "floor times 3 arms may not pass 1, got 0.4",
-        ),
+        (lambda s, b, r: choose(s, b._replace(floor=0.4), r), "floor times 3 arms .* got 0.4"),
         (lambda s, b, r: choose(s, b._replace(window=2), r), "the same window"),
         (lambda *_: init(3, bandit=Bandit("thompson_beta", prior_mean=0.0)), "prior_mean.*0.0"),
         (lambda *_: init(3, bandit=Bandit("thompson_beta", prior_mean=1.0)), "prior_mean.*1.0"),
@@ -389,12 +347,16 @@ def test_a_reward_that_is_none_is_refused(bandit, reward):
             lambda s, b, r: choose(s, b._replace(history=Stats(*np.zeros((3, 2)))), r),
             r"history must be \[A\]",
         ),
+        (
+            lambda _, b, __: fold(fresh(b, (2,)), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), b),
+            "steps must be of one learner",
+        ),
     ],
 )
 def test_steps_that_break_a_rule_are_refused(call, rule):
-    """With the rule, what came, and a remedy; the state is as it was."""
+    """With the rule and what came; the state is as it was."""
     bandit = Bandit("ucb1")
-    state = seen(bandit, [(1, 0.5)], 3)
+    state = learned(bandit, [(1, 0.5)], 3)
     before = State(*(field.copy() for field in state))
     with pytest.raises(ValueError, match=rule):
         call(state, bandit, np.random.default_rng(0))
@@ -404,18 +366,19 @@ def test_steps_that_break_a_rule_are_refused(call, rule):
 def test_a_window_knows_its_rounds():
     """It refuses a second reward of a round, a reward of no round, and an old uncounted one."""
     bandit = Bandit("ucb1", window=3)
-    state, _ = choose(init(2, bandit=bandit), bandit, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="age must be less than the rounds chosen, got 1"):
-        update(state, 0, 0.5, bandit, age=1)
+    first, _ = choose(init(2, bandit=bandit), bandit, np.random.default_rng(0))
+    second = update(first, 0, 0.5, bandit)
+    late, wrong = ((REWARDED, 0, 0.0, 0.5, 1, []), (REVISED, 0, 0.25, 1.0, 0, []))
+    for rule, call, state, *about in (
+        ("age must be less than the rounds chosen, got 1", fold, first, steps_of([late])),
+        ("a round has one reward", update, second, 0, 0.5),
+        ("old must be the reward that was counted", revise, second, 0, 0.25, 1.0),
+        ("old must be the reward that was counted", fold, second, steps_of([wrong])),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            call(state, *about, bandit)
     with pytest.raises(ValueError, match="age must be less than the rounds chosen"):
-        fold(state, steps_of([(REWARDED, 0, 0.0, 0.5, 1, [])]), bandit)
-    state = update(state, 0, 0.5, bandit)
-    with pytest.raises(ValueError, match="a round has one reward"):
-        update(state, 0, 0.5, bandit)
-    with pytest.raises(ValueError, match="old must be the reward that was counted"):
-        revise(state, 0, 0.25, 1.0, bandit)
-    with pytest.raises(ValueError, match="old must be the reward that was counted"):
-        fold(state, steps_of([(REVISED, 0, 0.25, 1.0, 0, [])]), bandit)
+        update(first, 0, 0.5, bandit, age=1)
 
 
 @pytest.mark.parametrize(
@@ -430,10 +393,7 @@ def test_a_window_knows_its_rounds():
         ({"window": -1}, "window must be a whole number"),
         ({"window": 3, "discount": 0.5}, "exclude each other"),
         ({"floor": 0.6}, "floor times 2 arms may not pass 1"),
-        (
-            {"algorithm": "lin_ucb", "history": Stats(*np.zeros((3, 2)))},
-            "a history has no contexts",
-        ),
+        ({"algorithm": "lin_ucb", "history": Stats(*np.ones((3, 2)))}, "a history has no contexts"),
         ({"history": Stats(*np.full((3, 2), -1.0))}, "square >= 0"),
         ({"history": Stats(np.ones(2), np.full(2, 5.0), np.ones(2))}, "n >= total >= square"),
     ],
@@ -444,10 +404,9 @@ def test_settings_outside_their_range_are_refused(change, rule):
         init(2, bandit=Bandit()._replace(**change), n_features=1)
 
 
-@pytest.mark.parametrize("policy", [name for name in POLICIES if LEARNERS[name].linear])
 @pytest.mark.parametrize("context", [None, [1.0], [1.0, np.nan]])
-def test_a_context_must_fit(policy, context):
+def test_a_context_must_fit(context):
     """A linear policy takes no missing, short or broken context."""
-    bandit = Bandit(policy)
+    bandit = Bandit("lin_ucb")
     with pytest.raises(ValueError, match="context must be"):
         choose(fresh(bandit), bandit, np.random.default_rng(0), context=context)

@@ -32,7 +32,7 @@ FULL = Case(
     query="What is the limit?",
     expect_status="ambiguous",
     expect_sources=("a.md", "a.md#2"),
-    expect_sources_any=("b.md#1",),
+    expect_sources_any=tuple(f"{n}.md#1" for n in range(131)),  # more than a number has bits
     min_sources=1,
     selected_sources=("a.md",),
     expect_option=2,
@@ -113,13 +113,6 @@ def test_our_json_lines_keep_every_field(tmp_path):
     assert load_cases(tmp_path) == cases
 
 
-def test_a_case_may_expect_more_sources_than_a_number_has_bits(tmp_path):
-    """131 expected sources load, as a query of a BEIR set has them."""
-    row = CASE | {"expect_sources_any": [f"{n}.md" for n in range(131)]}
-    (case,) = load_cases(write_records(tmp_path / "many.jsonl", row))
-    assert len(case.expect_sources_any) == 131
-
-
 def test_a_line_of_id_and_text_is_a_chunk_as_a_row_is(tmp_path):
     """Without a source each is a document of its own."""
     rows = [{"id": "a/1", "text": "Glass is covered."}, {"id": "b", "text": "Hail is not."}]
@@ -181,12 +174,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
             save_cases(cases, place)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["c.jsonl"]
-
-
-def test_hashing_what_is_not_json_is_refused():
-    """A set in `extra` has no canonical form."""
-    with pytest.raises(InputError, match="cases, id ß1: a record must hold JSON values only"):
-        hash_cases([FULL._replace(extra={"x": {1}})])
 
 
 def test_squad_questions_are_cases(tmp_path):
@@ -324,10 +311,7 @@ def test_clinc_queries_are_cases(tmp_path):
             {**CASE, "expect_sources_any": ["a#ii"]},
             "path#page … not its printed … got 'a#ii'",
         ),
-        *(
-            ({**CASE, "expect_sources": [source]}, "path#page … an integer from 1")
-            for source in ("a#0", "#1")
-        ),
+        ({**CASE, "expect_sources": ["#1"]}, "path#page … an integer from 1"),
         (
             {**CASE, "min_sources": -1},
             "min_sources … got -1",
@@ -348,25 +332,11 @@ def test_a_wrong_case_is_told_so(tmp_path, record, said):
     told(refusal(path), str(path), "line 2", said)
 
 
-@pytest.mark.parametrize("name", ["labels.xlsx", "labels.ODS", "labels.parquet"])
-@pytest.mark.parametrize("columns", [None, {"query": "q"}])
-def test_labels_that_are_no_table_are_told(tmp_path, name, columns):
-    """A workbook, and Parquet that is none, with and without a map of columns."""
+@pytest.mark.parametrize(("name", "form"), [("labels.ODS", ".csv"), ("a.parquet", "Parquet")])
+def test_labels_that_are_no_table_are_told(tmp_path, name, form):
+    """A workbook, and Parquet that is none."""
     path = write(tmp_path / name, b"PK")
-    told(refusal(path, columns=columns), str(path), "Parquet" if "parquet" in name else ".csv")
-
-
-@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv"])
-def test_labels_of_windows_name_the_encoding(tmp_path, name):
-    """The line of the first such byte, and both cures."""
-    path = write(tmp_path / name, "query,expect_status\nWas gilt für Glas?,ok\n".encode("cp1252"))
-    told(
-        refusal(path),
-        (
-            "line 2: text must be UTF-8, got byte 0xfc … save the file as UTF-8 … "
-            "encoding= (--cases-encoding), such as 'cp1252'"
-        ),
-    )
+    told(refusal(path), str(path), form)
 
 
 def test_wrong_files_are_told_so(tmp_path):
@@ -394,23 +364,14 @@ def test_wrong_files_are_told_so(tmp_path):
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        (
-            {"question": "q", "answers": [{"text": "a"}]},
-            "qas.0.id is required",
-        ),
-        (
-            {"id": "1", "question": "q", "answers": []},
-            "must have an answer … set is_impossible",
-        ),
+        ({"question": "q", "answers": [{"text": "a"}]}, "qas.0.id is required"),
+        ({"id": "1", "question": "q", "answers": []}, "must have an answer"),
         ({"id": "1", "question": "q", "answers": [{}]}, "text is required"),
-        (
-            {"id": "1", "question": "q", "is_impossible": "no"},
-            "is_impossible … got 'no'",
-        ),
+        ({"id": "1", "question": "q", "is_impossible": "no"}, "is_impossible … got 'no'"),
     ],
 )
 def test_wrong_squad_questions_are_told_so(tmp_path, question, said):
-    """The message has file, the way inside the document, rule and remedy."""
+    """With the file and the way inside the document."""
     path = write(tmp_path / "s.json", squad(question))
     told(refusal(path), str(path), "paragraphs", said)
 
@@ -418,52 +379,24 @@ def test_wrong_squad_questions_are_told_so(tmp_path, question, said):
 @pytest.mark.parametrize(
     ("qrels", "said"),
     [
-        ({}, "a BEIR folder must have qrels/*.tsv … qrels/train.tsv"),
-        (
-            {"test": "a\tD1\n"},
-            ("test.tsv, line 2, id a: a row must be query-id, corpus-id … got 'a D1'"),
-        ),
-        (
-            {"test": "a\tD1\t1\na\tD1\t0\n"},
-            ("test.tsv, line 3, id a: a query must have one split … got report 0 after report 1"),
-        ),
-        (
-            {"test": "y\tD1\t1\nz\tD1\t1\n"},
-            "at least one case",
-        ),
-        ({"test": ""}, "at least one case"),
+        ({}, "a BEIR folder must have qrels/*.tsv"),
+        ({"test": "a\tD1\n"}, "test.tsv, line 2, id a … got 'a D1'"),
+        ({"test": "a\tD1\t1\na\tD1\t0\n"}, "test.tsv, line 3, id a … one split"),
+        ({"test": "y\tD1\t1\nz\tD1\t1\n"}, "at least one case"),
     ],
 )
-def test_wrong_beir_is_told_so(tmp_path, qrels, said):
-    """The message has file, line, id, rule, what came and a remedy."""
+def test_wrong_qrels_are_told_so(tmp_path, qrels, said):
+    """With the file, its line and the id."""
     told(refusal(beir(tmp_path, **qrels)), str(tmp_path), said)
 
 
-def test_a_repeated_beir_query_is_told_so(tmp_path):
-    """An id stands once in queries.jsonl."""
+def test_other_wrong_sets_are_told_so(tmp_path):
+    """A query of BEIR twice, and a row of CLINC that is none."""
     beir(tmp_path, test="a\tD1\t1\n")
     path = write_records(tmp_path / "queries.jsonl", *[{"_id": "a", "text": "q"}] * 2)
-    told(
-        refusal(tmp_path),
-        f"{path}, line 2, id a: a case's id must be unique … rename or remove one",
-    )
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (
-            {"train": [["a"]]},
-            "train.0 … 2 items … got a list of 1",
-        ),
-        ({"train": []}, "at least one case"),
-    ],
-)
-def test_wrong_clinc_is_told_so(tmp_path, data, said):
-    """The message has file, place inside the document, rule, what came and a remedy."""
-    write(tmp_path / "domains.json", json.dumps({"bank": ["pay"]}))
-    path = write(tmp_path / "data_full.json", json.dumps(data))
-    told(refusal(path), str(path), said)
+    told(refusal(tmp_path), f"{path}, line 2, id a … unique")
+    path = write(tmp_path / "data_full.json", '{"train": [["a"]]}')
+    told(refusal(path), str(path), "train.0 … 2 items … got a list of 1")
 
 
 @needs_shared
@@ -516,36 +449,17 @@ def test_clinc_has_its_published_counts():
     assert len({case.extra["domain"] for case in cases if case.expect_status == "ok"}) == 10
 
 
-def written(folder, content):
-    """Write a policy file."""
-    path = folder / "policy.yaml"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def refusal_policies(folder, content):
-    """Message with which a policy file is refused; it names the file."""
-    path = written(folder, content)
-    with pytest.raises(ValueError, match=r"policy\.yaml") as caught:
-        Policy.load(path)
-    return str(caught.value)
-
-
 class TestLoad:
     """A file states what differs from the published thresholds."""
 
     def test_nothing_given_is_published(self, tmp_path):
         """No path, a file of comments, and an empty mapping are the published policy."""
-        published = Plain.from_mapping()
-        assert Policy.load().policy_id == published.policy_id
+        path, published = tmp_path / "policy.yaml", Policy.load()
+        assert published.policy_id == Plain.from_mapping().policy_id
         for content in ("# nothing stated\n", "{}", "---\n"):
-            assert Policy.load(written(tmp_path, content)).model_dump() == published.model_dump()
-
-    def test_a_byte_order_mark_and_other_line_ends(self, tmp_path):
-        """A file from an editor that marks UTF-8 and ends lines with CR LF is read."""
-        content = "\ufeffl2:\r\n  max_l2: 0.6\r\nnotes: é\r\n"
-        policy = Policy.load(written(tmp_path, content))
-        assert (policy.l2.max_l2, policy.notes) == (0.6, "é")
+            assert Policy.load(write(path, content)) == published
+        marked = Policy.load(write(path, "\ufeffl2:\r\n  max_l2: 0.6\r\nnotes: é\r\n"))
+        assert (marked.l2.max_l2, marked.notes) == (0.6, "é")
 
 
 class TestRoundTrip:
@@ -599,61 +513,32 @@ class TestRoundTrip:
         policy.save(tmp_path / "policy.yaml")
         assert Policy.load(tmp_path / "policy.yaml").certificate == {"a": shared, "b": shared}
 
-    def test_a_folder_that_is_not_there(self, tmp_path):
-        """Saving into no folder is told with the path, and leaves nothing."""
-        with pytest.raises(InputError, match="the file must be writable"):
-            Policy.load().save(tmp_path / "none" / "policy.yaml")
-        assert list(tmp_path.iterdir()) == []
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("patterns:\n  deny: &a [x]\n  allow: *a\n", "policy.yaml, line 3 … the alias *a"),
+        ("- l2\n", "must be a mapping of sections … got list"),
+        (" \n", "must not be empty"),
+        (b"l2:\n  max_l2: 0.6 # \xff\n", "line 2 … must be UTF-8 … 0xff"),
+        ("#" * (MAX_POLICY_BYTES + 1), "at most"),
+    ],
+)
+def test_policies_that_are_refused(tmp_path, content, said):
+    """With the line; an alias may hide a value, or stand for ten billion words."""
+    path = write(tmp_path / "policy.yaml", content)
+    with pytest.raises(ValueError, match=r"policy\.yaml") as caught:
+        Policy.load(path)
+    told(str(caught.value), said)
 
 
-class TestRefused:
-    """What breaks a rule stops with file, key or line, value and rule."""
-
-    @pytest.mark.parametrize(
-        ("content", "said"),
-        [
-            ("l2: {maxl2: 0.6}", "l2.maxl2 … unknown key"),
-            ("1: {}", "1 … keys should be strings"),
-        ],
-    )
-    def test_keys_and_ranges(self, tmp_path, content, said):
-        """An unknown key or a value out of range is told with the path of the key and what came."""
-        told(refusal_policies(tmp_path, content), said)
-
-    @pytest.mark.parametrize(
-        ("content", "said"),
-        [
-            ("l2:\n\tmax_l2: 0.6", "line 2 … must be valid YAML … '\\t'"),
-            (
-                "l2:\n  max_l2: 0.6\n  max_l2: 0.7\n",
-                "line 3 … key 'max_l2' twice in one mapping",
-            ),
-            (
-                "patterns:\n  deny: &a [x]\n  allow: *a\n",
-                "line 3 … the alias *a; write the value out",
-            ),
-            ("notes: !!python/object/apply:os.getcwd []", "line 1 … must be valid YAML … tag"),
-            ("- l2\n", "must be a mapping of sections … got list"),
-            (" \n", "must not be empty"),
-            (b"l2:\n  max_l2: 0.6 # \xff\n", "line 2 … must be UTF-8 … 0xff"),
-        ],
-    )
-    def test_form(self, tmp_path, content, said):
-        """What is not YAML, mapping or UTF-8, or would hide a value, is told with its line."""
-        told(refusal_policies(tmp_path, content), said)
-
-    def test_a_bomb_of_aliases(self, tmp_path):
-        """Ten lines that stand for ten billion words are refused at the first alias."""
-        lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-        lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-        assert "line 2: a policy must be valid YAML, got the alias *a0" in refusal_policies(
-            tmp_path, "\n".join(lines)
-        )
-
-    def test_too_long_and_not_there(self, tmp_path):
-        """A file past the limit, a folder and no file are refused with the path."""
-        assert "at most" in refusal_policies(tmp_path, "#" * (MAX_POLICY_BYTES + 1))
-        with pytest.raises(InputError, match="must be a file"):
-            Policy.load(tmp_path)
-        with pytest.raises(InputError, match="No such file"):
-            Policy.load(tmp_path / "none.yaml")
+def test_places_of_no_policy(tmp_path):
+    """Neither a folder nor a file that is not there is read; nothing is saved into no folder."""
+    for call, place, rule in (
+        (Policy.load, tmp_path, "must be a file"),
+        (Policy.load, tmp_path / "none.yaml", "No such file"),
+        (Policy.load().save, tmp_path / "none" / "policy.yaml", "must be writable"),
+    ):
+        with pytest.raises(InputError, match=rule):
+            call(place)
+    assert list(tmp_path.iterdir()) == []
