@@ -23,12 +23,12 @@ from commands import run
 from labelled import labelled
 from raglab.cli.common import keep_inputs, show
 from raglab.cli.door import (
-    INTERNAL,
-    INTERRUPTED,
-    NO_READER,
-    REFUSED,
-    UNAVAILABLE,
-    USAGE,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_NO_READER,
+    EXIT_REFUSED,
+    EXIT_UNAVAILABLE,
+    EXIT_USAGE,
     one_line,
     refusal,
     shell_command,
@@ -81,7 +81,7 @@ class TestErrors:
     def test_what_a_library_or_the_system_raises(self, monkeypatch, error):
         """Gets rule, value and remedy in one line, and no stack."""
         ended = raised(error, monkeypatch)
-        assert (ended.exit_code, ended.stderr.count("\n")) == (REFUSED, 1)
+        assert (ended.exit_code, ended.stderr.count("\n")) == (EXIT_REFUSED, 1)
         assert re.match(r"raglab: .+, got .+; .+ --debug\.", ended.stderr)
         assert not any(text in ended.output for text in ("Traceback", "[Errno", SECRET, "\x1b"))
         stack = run("--debug", "policy").stderr
@@ -94,10 +94,10 @@ class TestErrors:
         assert raised(error, monkeypatch).stderr == f"raglab: {error}\n"
         assert refusal(KeyError("gate must be l0, got 'x'.")) == (
             "gate must be l0, got 'x'.",
-            REFUSED,
+            EXIT_REFUSED,
         )
-        assert refusal(KeyError("l0"))[1] == INTERNAL
-        assert refusal(ModelUnavailableError("no server")) == ("no server", UNAVAILABLE)
+        assert refusal(KeyError("l0"))[1] == EXIT_INTERNAL
+        assert refusal(ModelUnavailableError("no server")) == ("no server", EXIT_UNAVAILABLE)
 
     def test_what_nobody_foresaw(self, monkeypatch):
         """Is an error inside raglab, in one line with its code.
@@ -105,11 +105,11 @@ class TestErrors:
         --debug, anywhere, and RAGLAB_DEBUG show the stack.
         """
         ended = raised(AttributeError("no 'x'\nin y"), monkeypatch)
-        assert ended.exit_code == INTERNAL
+        assert ended.exit_code == EXIT_INTERNAL
         line = ended.stderr
         assert line.startswith("raglab: internal error: AttributeError: no 'x' in y; ")
         shown = run("policy", "--debug")
-        assert shown.exit_code == INTERNAL
+        assert shown.exit_code == EXIT_INTERNAL
         assert shown.stderr.startswith("Traceback (most recent call last)")
         assert shown.stderr.endswith(line)
         monkeypatch.setenv("RAGLAB_DEBUG", "1")
@@ -120,8 +120,8 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("error", "code"),
         [
-            (KeyboardInterrupt(), INTERRUPTED),
-            (BrokenPipeError(32, "x"), NO_READER),
+            (KeyboardInterrupt(), EXIT_INTERRUPTED),
+            (BrokenPipeError(32, "x"), EXIT_NO_READER),
         ],
     )
     def test_what_needs_no_word(self, monkeypatch, error, code):
@@ -132,13 +132,13 @@ class TestErrors:
     def test_arguments_that_are_no_text(self):
         """A byte that is no UTF-8 is refused before anything else."""
         ended = run("odd\udcff")
-        assert (ended.exit_code, r"\udcff" in ended.stderr) == (REFUSED, True)
+        assert (ended.exit_code, r"\udcff" in ended.stderr) == (EXIT_REFUSED, True)
 
     def test_an_odd_name_is_shown_escaped(self, tmp_path):
         """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
         for name in (f"{HOSTILE}.parquet", "x\ny.parquet", "x" * 5000):
             ended = run("decide", tmp_path / name)
-            assert ended.exit_code == REFUSED
+            assert ended.exit_code == EXIT_REFUSED
             assert ended.stderr.count("\n") == 1
             assert ended.stderr.strip().isprintable()
             assert len(ended.stderr) < 1100
@@ -151,7 +151,10 @@ class TestErrors:
         """
         monkeypatch.setenv("RAGLAB_CACH", "x")
         ended = run("policy")
-        assert (ended.exit_code, "did you mean RAGLAB_CACHE" in ended.stderr) == (REFUSED, True)
+        assert (ended.exit_code, "did you mean RAGLAB_CACHE" in ended.stderr) == (
+            EXIT_REFUSED,
+            True,
+        )
         assert run("policy", "--help").exit_code == 0
 
 
@@ -177,7 +180,7 @@ class TestPasswords:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "log.csv").write_text("action,reward,propensity\na,1,1\n")
         ended = run(*call)
-        assert ended.exit_code == REFUSED
+        assert ended.exit_code == EXIT_REFUSED
         assert SECRET not in ended.output
         assert "ann:***@" in ended.stderr
 
@@ -281,7 +284,7 @@ class TestInputs:
             )
         before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         ended = run(*call)
-        assert ended.exit_code == REFUSED
+        assert ended.exit_code == EXIT_REFUSED
         assert "must be" in ended.stderr
         assert "choose another path" in ended.stderr
         assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
@@ -302,7 +305,7 @@ class TestInputs:
         for call in (["decide", str(trace)], ["trace", str(trace.parent)]):
             ended = run(*call, "--out", out)
             assert (ended.exit_code, "--out must be a file, got a" in ended.stderr) == (
-                REFUSED,
+                EXIT_REFUSED,
                 True,
             )
         assert Path("/dev/null").is_char_device()
@@ -343,13 +346,16 @@ class TestStreams:
                 command, stdout=full, stderr=subprocess.PIPE, check=False, **places
             )
             untold = subprocess.run([*command, "--none"], stderr=full, check=False, **places)
-        assert (ended.returncode, untold.returncode) == (REFUSED, USAGE)
+        assert (ended.returncode, untold.returncode) == (EXIT_REFUSED, EXIT_USAGE)
         assert b"got a stream: No space left on device; " in ended.stderr
         assert ended.stderr.count(b"\n") == 1
 
     def test_the_help(self, places):
         """Nobody has to read it, to the last flush."""
-        assert unread([sys.executable, "-c", MAIN, "decide", "--help"], places) == (NO_READER, b"")
+        assert unread([sys.executable, "-c", MAIN, "decide", "--help"], places) == (
+            EXIT_NO_READER,
+            b"",
+        )
 
     def test_narrow_and_closed(self, places):
         """JSON stays exact on a stream that holds Latin-1 alone.

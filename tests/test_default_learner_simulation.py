@@ -220,7 +220,11 @@ def test_same_bits_for_any_workers_users_and_company():
     made, sizes = tastes(), {"requests": 20, "seed": 5}
     alone, parallel, fewer = (
         request_outcomes(made, DefaultLearner(), users=users, n_jobs=n_jobs, **sizes)
-        for users, n_jobs in ((USERS_PER_BLOCK + 70, 1), (USERS_PER_BLOCK + 70, 2), (USERS_PER_BLOCK, 1))
+        for users, n_jobs in (
+            (USERS_PER_BLOCK + 70, 1),
+            (USERS_PER_BLOCK + 70, 2),
+            (USERS_PER_BLOCK, 1),
+        )
     )
     assert all(np.array_equal(a, b) for a, b in zip(alone, parallel, strict=True))
     assert np.array_equal(fewer.question, alone.question[:USERS_PER_BLOCK])

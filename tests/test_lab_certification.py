@@ -24,7 +24,7 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import counted_losses
 from raglab.lab.certification_words import (
-    LIKELY,
+    LIKELY_CERTIFICATE,
 )
 from raglab.lab.looks import recorded_looks
 from raglab.lab.targets import diagnosis
@@ -221,7 +221,7 @@ def test_what_cannot_be_certified_names_the_nearest_target():
     assert (result.policy, result.certificate.looks) == (None, 1)
     free = sweep(trace.split("tune"), [always_answer(POLICY)])["hallucination_rate"][0]
     assert 0.02 < result.nearest < free
-    assert LIKELY <= result.chance <= 1.0
+    assert LIKELY_CERTIFICATE <= result.chance <= 1.0
     near = {"hallucination_rate": result.nearest}
     assert certify_best(trace, POLICY, targets=near, paths=ONE).policy is not None
 

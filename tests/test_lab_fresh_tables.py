@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.bandit import Bandit, Table
-from raglab.bandit.fixed_plans import UNIFORM, baselines
+from raglab.bandit.fixed_plans import UNIFORM_PLAN, baselines
 from raglab.lab.fresh_tables import (
-    MOST_EFFECT,
+    MAX_EFFECT_RATIO,
     Account,
     best_arm_values,
     by_turns,
@@ -26,7 +26,7 @@ from raglab.lab.fresh_tables import (
 from raglab.lab.learner_comparison import compare_learners
 from raglab.metrics.intervals import mean_interval, t_quantile
 
-SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "work": 0.0}
+SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "total_choices": 0.0}
 
 
 def world(value, mask=None, **more):
@@ -182,7 +182,7 @@ def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them():
     low, high = ends(5.0)
     # Squares of the reach grow from 1 to 9 as the root of the effect does, and no further than at
     # the most effect.
-    assert high == pytest.approx(5.0 + z * (1.0 + 8.0 * MOST_EFFECT**0.5) ** 0.5, abs=0.02)
+    assert high == pytest.approx(5.0 + z * (1.0 + 8.0 * MAX_EFFECT_RATIO**0.5) ** 0.5, abs=0.02)
     assert (5.0 - low) ** 2 == pytest.approx(
         z**2 * (1.0 + 8.0 * (max(low, 0.0) / 2.0) ** 0.5), abs=0.1
     )
@@ -199,7 +199,7 @@ def test_differences_of_learners_hold():
         met = world((rng.random((100, 3)) < [0.5, 0.5, 0.6]) + 0.0)
         sizes: dict[str, Any] = {"rounds": 200, "replications": 10, "seed": seed, "n_boot": 100}
         table = compare_learners(
-            met, {"t": Bandit()}, baselines(met), reference=UNIFORM, **sizes
+            met, {"t": Bandit()}, baselines(met), reference=UNIFORM_PLAN, **sizes
         ).table
         rows.append(
             table.loc[0, ["difference", "difference_low", "difference_high"]].to_numpy(np.float64)

@@ -13,12 +13,12 @@ from labelled import free_policy, labelled
 from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.lab.candidates import (
     ANSWER,
-    COST,
+    COST_RECIPE,
     DEFAULTS,
-    FIXED,
-    FREE,
+    FIXED_POLICIES,
+    FREE_POLICIES,
     REFUSE,
-    THRESHOLD,
+    THRESHOLD_RECIPE,
     Candidate,
 )
 from raglab.lab.goals import Goal
@@ -106,16 +106,16 @@ def test_a_candidate_must_save_more_than_half_its_standard_error():
     """Against the best free policy, on the same cases; two candidates: the one that saves more."""
     cases = measured_cases(labelled(0, {"tune": 100}))
     free = _free(cases)
-    incumbent = max(FREE, key=lambda name: free[name].sum())
+    incumbent = max(FREE_POLICIES, key=lambda name: free[name].sum())
     base = free[incumbent]
     failed = np.flatnonzero(~base)
     better, little = base.copy(), base.copy()
     better[failed[:9]] = True
     little[failed[:4]] = True
-    chosen = _selected(cases, free | {COST: better, THRESHOLD: little})
-    assert (chosen.selected, chosen.incumbent) == (COST, incumbent)
-    assert chosen.costs.loc[COST, "gain"] == pytest.approx(9 / 101)
-    assert chosen.costs.loc[COST, "cross_validated"] == pytest.approx(1.0 - better.mean())
+    chosen = _selected(cases, free | {COST_RECIPE: better, THRESHOLD_RECIPE: little})
+    assert (chosen.selected, chosen.incumbent) == (COST_RECIPE, incumbent)
+    assert chosen.costs.loc[COST_RECIPE, "gain"] == pytest.approx(9 / 101)
+    assert chosen.costs.loc[COST_RECIPE, "cross_validated"] == pytest.approx(1.0 - better.mean())
 
 
 def test_targets_come_before_cost():
@@ -162,10 +162,10 @@ def test_laws_of_the_rule(seed, kinds):
     assert whole[selected].sum() == whole[other].sum()
     incumbent = list(whole)[options.candidate[choice.incumbent]]
     assert whole[selected].sum() >= whole[incumbent].sum()
-    if selected not in FIXED:
+    if selected not in FIXED_POLICIES:
         assert whole[selected].sum() == max(rows.sum() for rows in own.values())
     copied = options_of(_candidates(cases, free | {"copy": whole[incumbent]}), cases)
-    assert choose(copied, goal, np.ones(4, dtype=bool)).chosen < len(FIXED)
+    assert choose(copied, goal, np.ones(4, dtype=bool)).chosen < len(FIXED_POLICIES)
 
 
 LAW_TRACE = labelled(5, {"tune": 40})
@@ -193,9 +193,9 @@ def test_the_expected_cost_decision_is_selected_where_classes_are_separable():
     It is far ahead of the best single threshold, and of answering all.
     """
     result = tune(separable(160, seed=3), policy=free_policy(), trials=16, batch_size=8)
-    assert result.selected == COST
+    assert result.selected == COST_RECIPE
     costs = result.costs["cross_validated"]
-    assert costs[COST] < costs[THRESHOLD] - 0.15
+    assert costs[COST_RECIPE] < costs[THRESHOLD_RECIPE] - 0.15
     judged = result.comparison.set_index("policy")["judged_by"]
     assert judged["tuned"] == IN_SAMPLE != judged["always-answer"]
 
@@ -204,7 +204,7 @@ def test_on_noise_a_free_policy_is_kept():
     """Of signals that know nothing."""
     for seed in range(3):
         trace = labelled(seed, {"tune": 100}, wrong=0.35)
-        assert tune(trace, policy=free_policy(), trials=16, batch_size=8).selected in FREE
+        assert tune(trace, policy=free_policy(), trials=16, batch_size=8).selected in FREE_POLICIES
 
 
 @pytest.mark.usefixtures("quick_study")
@@ -226,7 +226,7 @@ def test_a_study_by_the_chain_and_by_candidates_of_the_user():
     own = Policy.load().replace("similarity.min_similarity", 0.5, "refine.max_depth", 0)
     by_chain = tune(trace, rule="chain", trials=16, batch_size=8)
     competing = by_chain.costs.index[by_chain.costs["competes"]]
-    assert list(competing) == [*FIXED, "chain"]
+    assert list(competing) == [*FIXED_POLICIES, "chain"]
     named = tune(trace, candidates={"mine": own}, trials=16, batch_size=8)
     assert named.costs.loc["mine", "competes"]
     assert named.policies["mine"].policy_id == own.policy_id

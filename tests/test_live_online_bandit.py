@@ -28,7 +28,7 @@ from raglab.cli import logs
 from raglab.live import arm_choice, online_bandit
 from raglab.live.arm_choice import feedback, offer
 from raglab.live.ask import ask
-from raglab.live.online_bandit import FEATURES, Online, linear_context
+from raglab.live.online_bandit import CONTEXT_FEATURES, Online, linear_context
 from raglab.live.prometheus import LOCALHOST, metrics_text, serve
 from raglab.live.system import System, build_index
 from raglab.reward import RewardWeights, reward
@@ -37,7 +37,7 @@ from raglab.store.policies import Policy
 
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
-KNOWN = dict.fromkeys(FEATURES, 0.5)
+KNOWN = dict.fromkeys(CONTEXT_FEATURES, 0.5)
 ALL, FIRST, SECOND = [True] * 4, [True, False, False, False], [False, True, False, False]
 # reward 0.6
 MEASURED = {
@@ -178,10 +178,14 @@ class TestChoice:
         An arm never seen enters as 0, and so does a feature that a log of before lacks.
         """
         setup = opened(Bandit("lin_ucb")).setup
-        places = range(len(FEATURES))
-        known = {**dict(zip(FEATURES, places, strict=True)), "p95_graph": 0.25, "p95_hybrid": None}
+        places = range(len(CONTEXT_FEATURES))
+        known = {
+            **dict(zip(CONTEXT_FEATURES, places, strict=True)),
+            "p95_graph": 0.25,
+            "p95_hybrid": None,
+        }
         assert linear_context(known, setup).tolist() == [1, *places, 0, 0, 0.25, 0]
-        row = dict.fromkeys(FEATURES[:-2], 0.5)
+        row = dict.fromkeys(CONTEXT_FEATURES[:-2], 0.5)
         assert linear_context(row, setup).tolist() == [1.0, *[0.5] * 9, *[0.0] * 6]
 
 
@@ -539,7 +543,7 @@ class TestOffer:
             answered=["table"],
         )
         assert flagged.mask.tolist() == [True, True, True, False]
-        assert set(flagged.features) == set(FEATURES)
+        assert set(flagged.features) == set(CONTEXT_FEATURES)
         assert (flagged.features["path"], flagged.features["answer_cached"]) == (1.0, 0.0)
         cached = {key: ["hybrid"] for key in ("answered", "retrieved")}
         cached_offer = offer("garden fences", policy, ARMS, documents=["a.md"], **cached)
@@ -559,7 +563,7 @@ def test_a_log_is_folded_in_batches_of_any_size(opened, monkeypatch, policy):
         at.thumbs(f"r{number - number % 2}", up=False)
     whole = document(at)
     for size in (1, 2, 7):
-        monkeypatch.setattr(online_bandit, "_BATCH", size)
+        monkeypatch.setattr(online_bandit, "_EVENT_BATCH", size)
         assert document(at) == whole
 
 

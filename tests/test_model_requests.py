@@ -24,7 +24,7 @@ from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import RequestBudget
 from raglab.answering.openai_client import OpenAIClient
-from raglab.answering.prompts import ANSWER, SHORTENING, data_prompt, fit_passages
+from raglab.answering.prompts import ANSWER_PROMPT, SHORTENING_VERSION, data_prompt, fit_passages
 from raglab.answering.thoughts import without_thoughts
 from raglab.live.answer_recording import MissingAnswersWarning, record_answers
 from raglab.store.trace_merging import ANSWER_REQUESTS
@@ -62,14 +62,14 @@ class TestShortening:
         """So that answers in a trace are not taken for those of another version."""
         before = asking_once(server).name
         made = answered(server)
-        monkeypatch.setattr(prompts, "SHORTENING", SHORTENING + 1)
+        monkeypatch.setattr(prompts, "SHORTENING_VERSION", SHORTENING_VERSION + 1)
         assert asking_once(server).name != before
         server.asked.clear()
         record_answers(made, policy(), asking_once(server), Weighed())
         assert len(server.questions) == 3
 
     def test_the_version_stands_for_these_prompts(self):
-        """A change of `estimate_tokens`, `fit_passages` or `data_prompt` changes `SHORTENING`.
+        """A change of `estimate_tokens`, `fit_passages` or `data_prompt` changes the version.
 
         Then this hash changes too.
         """
@@ -80,7 +80,7 @@ class TestShortening:
         ]
         fitted = [fit_passages(texts, tokens) for tokens in range(20, 1400, 60)]
         shown = [data_prompt("How much?", one, ("Attempt", "1")) for one in fitted]
-        assert (SHORTENING, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
+        assert (SHORTENING_VERSION, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
 
 
 class TestCutOff:
@@ -112,7 +112,7 @@ class TestCutOff:
         for settings in (
             {},
             {"max_prompt_tokens": 700},
-            {"prompt": ANSWER._replace(text="Answer.")},
+            {"prompt": ANSWER_PROMPT._replace(text="Answer.")},
         ):
             server.asked.clear()
             with pytest.warns(MissingAnswersWarning):

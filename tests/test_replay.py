@@ -18,7 +18,7 @@ import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF
 from raglab.decision.measurement import policy_pattern_hits
-from raglab.decision.trace_view import KEPT, Measured
+from raglab.decision.trace_view import KEPT_MEASUREMENTS, Measured
 from raglab.lab.comparison import compare
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -410,7 +410,7 @@ def test_an_unknown_engine_is_refused():
 
 def test_threads_share_a_measured_trace():
     """Also where each drops what another one measured, since there are more keys than are kept."""
-    held, keys = Measured(random_trace(1)), range(2 * KEPT + 1)
+    held, keys = Measured(random_trace(1)), range(2 * KEPT_MEASUREMENTS + 1)
 
     def ask_often(start):
         return all(

@@ -103,7 +103,7 @@ class TestFusion:
 
         Ties fall by id.
         """
-        score, ids = reciprocal_rank_fusion([np.array([[7, 5]]), np.array([[7, 3]])], n=4)
+        score, ids = reciprocal_rank_fusion([np.array([[7, 5]]), np.array([[7, 3]])], n_kept=4)
         assert ids.tolist() == [[7, 3, 5, -1]]
         assert score[0, 0] == 1.0
         assert score[0, 1] == score[0, 2] == np.float32(61 / 124)
@@ -123,7 +123,7 @@ class TestFusion:
         7 second there and first in the light one.
         """
         lists = [np.array([[7, 3, -1]]), np.array([[5, 7, -1]])]
-        score, ids = reciprocal_rank_fusion(lists, n=3, weights=(1.0, 2.0))
+        score, ids = reciprocal_rank_fusion(lists, n_kept=3, weights=(1.0, 2.0))
         assert ids.tolist() == [[7, 5, 3]]
         assert score[0].tolist() == pytest.approx([(1 + 2 * 61 / 62) / 3, 2 / 3, 61 / 62 / 3])
         with pytest.raises(ValueError, match="zip"):

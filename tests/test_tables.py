@@ -270,7 +270,7 @@ BLOCKS = re.findall(
 )
 OPEN: tuple[dict[str, Any], ...] = (
     LEARNERS,
-    reward.COMPONENT_TABLE,
+    reward.COMPONENT_BY_NAME,
     ARMS,
     RATE_TABLE,
     FORMATS,

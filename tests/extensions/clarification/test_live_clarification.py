@@ -33,20 +33,20 @@ from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.decision.recorded_answers import AnswerKey
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
-from raglab.extensions.clarification.question_parsing import VERSION, parse_question
+from raglab.extensions.clarification.question_parsing import PARSER_VERSION, parse_question
 from raglab.extensions.clarification.replies import LAST_PAGE
 from raglab.extensions.clarification.value_readings import read_gap_value
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.live.pipeline import case_trace
-from raglab.live.response import KEYS, CheckedAnswer, answer_sets
+from raglab.live.response import RESPONSE_KEYS, CheckedAnswer, answer_sets
 from raglab.live.system import unpack_depths
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
-    EVIDENCE,
+    EVIDENCE_TABLE,
     REPLIES,
     REQUESTS,
 )
@@ -75,7 +75,7 @@ def signals(system, request="q"):
 
 def became(system, request):
     """Trace of a clarified request, from the log alone: its query, its hits, and its answer."""
-    (row,) = logged(system, EVIDENCE, request_id=request)
+    (row,) = logged(system, EVIDENCE_TABLE, request_id=request)
     case = Case(request, row["query"], "ok", selected_sources=tuple(row["documents"]))
     depths = unpack_depths(row["depths"], len(system.retriever.chunks))
     trace, answer = case_trace(case, row["arm"], depths, system), row["answer"]
@@ -172,7 +172,7 @@ class TestTheArticle:
         known = question_response["clarification"]["audit"]
         assert [known[name] for name in ("policy_id", "parser", "pack", "learner")] == [
             system.policy.policy_id,
-            VERSION,
+            PARSER_VERSION,
             system.pack.digest,
             audit(system).digest,
         ]
@@ -181,7 +181,7 @@ class TestTheArticle:
         assert (
             tuple(json.loads(question_response.json()))
             == tuple(json.loads(response.json()))
-            == KEYS
+            == RESPONSE_KEYS
         )
         assert (
             response["status"],

@@ -42,7 +42,7 @@ from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slice_rates import (
     BINARY,
     GRADED,
-    NONE,
+    NO_VALUE,
     ndcg_by_case,
     ranking,
     slices,
@@ -197,7 +197,7 @@ class TestLines:
         table, two = (slices(decide(here, chosen), least=1) for here in (whole, parts))
         same(two, table)
         lines = table[table["column"] == "line"].set_index("value")["n"].to_dict()
-        assert {"motor", "home", NONE} == set(lines)
+        assert {"motor", "home", NO_VALUE} == set(lines)
         assert sum(lines.values()) == 60
 
 

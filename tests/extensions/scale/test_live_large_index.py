@@ -22,8 +22,8 @@ from generators import Fixed
 from live_worlds import CORPUS, SMALL, WordEncoder
 from raglab.extensions.scale import large_index
 from raglab.extensions.scale.large_index import (
-    FAISS,
-    FILES,
+    FAISS_FILE,
+    INDEX_FILES,
     LOCK,
     MANIFEST,
     _manifest,
@@ -184,7 +184,7 @@ class TestChanged:
     def test_damage_is_refused(self, tmp_path):
         """A byte of any file, a file that is cut, or gone; the files of another index."""
         folder = made(tmp_path).folder
-        for path in (folder / name for name in (*FILES, MANIFEST)):
+        for path in (folder / name for name in (*INDEX_FILES, MANIFEST)):
             content = path.read_bytes()
             spoilt = bytearray(content)
             spoilt[len(content) // 2] ^= 1
@@ -202,7 +202,7 @@ class TestChanged:
     def test_vectors_under_a_hash_that_fits(self, tmp_path):
         """No byte of the form, no length and no number but that of a unit vector gets to FAISS."""
         folder = made(tmp_path).folder
-        content = (folder / FAISS).read_bytes()
+        content = (folder / FAISS_FILE).read_bytes()
         head, rows = content[: -2 * N * DIM], content[-2 * N * DIM :]
         changed = [head[:at] + bytes([head[at] ^ 0xFF]) + head[at + 1 :] for at in range(len(head))]
         others = [whole + rows for whole in changed] + [content[:-2], head, b""]
@@ -211,7 +211,7 @@ class TestChanged:
             numbers[place] = value
             others.append(head + numbers.tobytes())
         for other in others:
-            (folder / FAISS).write_bytes(other)
+            (folder / FAISS_FILE).write_bytes(other)
             (folder / MANIFEST).write_text(_manifest(folder))
             with pytest.raises(InputError, match="delete its folder"):
                 made(tmp_path)
@@ -231,7 +231,9 @@ class TestChanged:
 
         assert walk(changes(), lambda _: made(tmp_path), answers)["refused"] > 40
 
-    @pytest.mark.parametrize(("name", "size"), [(FAISS, 0), (FILES[3], 64), (FILES[3], None)])
+    @pytest.mark.parametrize(
+        ("name", "size"), [(FAISS_FILE, 0), (INDEX_FILES[3], 64), (INDEX_FILES[3], None)]
+    )
     def test_a_file_that_changes_while_it_is_searched(self, tmp_path, name, size):
         """Cut or written over: an error before the search, and never the end of the process."""
         index = made(tmp_path)
@@ -265,7 +267,7 @@ class TestChanged:
         monkeypatch.setattr(large_index, "_mapped_index", slow)
         with pytest.raises(InputError, match="written since"):
             made(tmp_path)
-        assert (folder / FAISS).stat().st_mtime == 1.0
+        assert (folder / FAISS_FILE).stat().st_mtime == 1.0
 
     def test_an_index_that_is_deleted_answers_on(self, tmp_path):
         """From what it has mapped."""
@@ -281,7 +283,7 @@ class TestBuild:
     def test_the_same_bytes_again(self, tmp_path, monkeypatch):
         """Whatever the blocks; another encoder or number of chunks has another name."""
         first = made(tmp_path / "a").folder
-        monkeypatch.setattr(large_index, "BLOCK", 100)
+        monkeypatch.setattr(large_index, "VECTORS_PER_BLOCK", 100)
         second = made(tmp_path / "b").folder
         assert (first.name, contents(first)) == (second.name, contents(second))
         other = Numbered()
@@ -292,7 +294,7 @@ class TestBuild:
     @pytest.mark.parametrize("step", ["embed", "write_bm25", "_manifest"])
     def test_a_killed_build_leaves_no_index(self, tmp_path, step, monkeypatch):
         """The next one ends it: what was encoded is not encoded again, and nothing is left over."""
-        monkeypatch.setattr(large_index, "BLOCK", 300)
+        monkeypatch.setattr(large_index, "VECTORS_PER_BLOCK", 300)
         work, calls = getattr(large_index, step), list[object]()
 
         def at_second(*given, **named):

@@ -23,8 +23,8 @@ from extensions.scale.shard_builds import OPTIONS, inputs, workers_read_words
 from live_worlds import CASES, CORPUS, SMALL
 from raglab.extensions.scale import shard_building
 from raglab.extensions.scale.shard_building import (
-    MARK,
-    WORK,
+    WORK_FOLDER,
+    WORK_MARK,
     build_shards,
 )
 from raglab.live import trace_building
@@ -170,14 +170,14 @@ def test_a_worker_refuses_where_another_write_has_made_its_version(tmp_path, mon
 def test_a_folder_of_others_is_never_deleted(tmp_path):
     """A build refuses to write into it; a folder of its own goes."""
     corpus, cases = inputs()
-    (tmp_path / WORK).mkdir()
-    (tmp_path / WORK / "notes").write_text("mine", encoding="utf-8")
+    (tmp_path / WORK_FOLDER).mkdir()
+    (tmp_path / WORK_FOLDER / "notes").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match=r"build.parts: .* must be one that a build wrote"):
         build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    assert (tmp_path / WORK / "notes").read_text(encoding="utf-8") == "mine"
-    (tmp_path / WORK / MARK).touch()
+    assert (tmp_path / WORK_FOLDER / "notes").read_text(encoding="utf-8") == "mine"
+    (tmp_path / WORK_FOLDER / WORK_MARK).touch()
     build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    assert not (tmp_path / WORK).exists()
+    assert not (tmp_path / WORK_FOLDER).exists()
 
 
 @pytest.mark.usefixtures("encoder")
@@ -205,7 +205,7 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path, monkeypatch):
     assert written(alone) == written(apart)
     for folder in (alone, apart):
         assert len(list(folder.glob("large-*/manifest.txt"))) == 1
-        assert not (folder / WORK).exists()
+        assert not (folder / WORK_FOLDER).exists()
 
 
 def test_a_killed_worker_of_a_cluster(alone, tmp_path):

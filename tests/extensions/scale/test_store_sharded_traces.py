@@ -23,7 +23,7 @@ from extensions.scale.shard_builds import split_world
 from processes import at_once
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.extensions.scale import sharded_traces
-from raglab.extensions.scale.shard_manifests import MANIFEST, read_manifest
+from raglab.extensions.scale.shard_manifests import MANIFEST_NAME, read_manifest
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.store.files import InputError
 from raglab.store.records import hash_cases
@@ -73,7 +73,7 @@ class TestByHead:
         trace = split_world()
         shards = save_shards([trace], tmp_path / "t", shard=3)
         assert sorted(written(tmp_path / "t")) == [
-            MANIFEST,
+            MANIFEST_NAME,
             *(f"v1-0000{n}.parquet" for n in range(3)),
         ]
         assert (len(shards), [len(shard) for shard in shards.shards()]) == (7, [3, 3, 1])
@@ -205,14 +205,16 @@ class TestVersions:
         assert (second.version, len(second), len(second.parts)) == (2, 11, 5)
         assert read_manifest(tmp_path).before == content
         assert all(
-            written(tmp_path)[name] == held for name, held in before.items() if name != MANIFEST
+            written(tmp_path)[name] == held
+            for name, held in before.items()
+            if name != MANIFEST_NAME
         )
         assert len(list(first.shards())) == 3  # whoever opened the version before goes on with it
 
     def test_an_append_without_the_manifest_writes_nothing(self, tmp_path):
         """It would be version 1 anew, over the shards that the lost manifest named."""
         shards = save_shards([split_world(8)], tmp_path, shard=4)
-        (tmp_path / MANIFEST).unlink()
+        (tmp_path / MANIFEST_NAME).unlink()
         before = written(tmp_path)
         with pytest.raises(TraceError, match="must hold its manifest"):
             shards.append(named(split_world(3), "x"))
@@ -252,8 +254,8 @@ class TestVersions:
             ):
                 write()
         assert read_manifest(tmp_path / "a").version == 1
-        assert written(tmp_path / "a")[MANIFEST] == before[MANIFEST]
-        assert not (tmp_path / "b" / MANIFEST).exists()
+        assert written(tmp_path / "a")[MANIFEST_NAME] == before[MANIFEST_NAME]
+        assert not (tmp_path / "b" / MANIFEST_NAME).exists()
 
     def test_traces_that_were_built_apart_are_merged(self, tmp_path):
         """Lazily, and in a folder of their own; another corpus or another arm is refused."""
@@ -384,7 +386,7 @@ class TestRefusals:
     def test_a_manifest_that_was_altered(self, tmp_path):
         """Every value of it is covered by its hash; one that is not there is told too."""
         save_shards([split_world()], tmp_path, shard=3)
-        path = tmp_path / MANIFEST
+        path = tmp_path / MANIFEST_NAME
         rows = json.loads(path.read_text())
         altered: list[Any] = [{**rows, "cases": 8}, {**rows, "more": 1}, []]
         for other in altered:
@@ -404,7 +406,9 @@ class TestRefusals:
         save_shards([split_world()], tmp_path / "a", shard=7)
         manifest = read_manifest(tmp_path / "a")
         row = manifest.shards[0]._replace(file="../b.parquet")
-        (tmp_path / "a" / MANIFEST).write_text(json.dumps(manifest._replace(shards=(row,)).rows))
+        (tmp_path / "a" / MANIFEST_NAME).write_text(
+            json.dumps(manifest._replace(shards=(row,)).rows)
+        )
         with pytest.raises(TraceError, match="altered content"):
             Trace.open(tmp_path / "a")
 
