@@ -146,7 +146,11 @@ def fit_priced_policy(
       ...     {"small": [0.5, 0.5] * 4, "large": [0.5, 1.0] * 4, "x": [0.0, 1.0] * 4}
       ... )
       >>> table = Table.from_frame(
-      ...     frame, costs={"small": 1.0, "large": 3.0}, features=["x"], order="given"
+      ...     frame,
+      ...     costs={"small": 1.0, "large": 3.0},
+      ...     price=1.0,
+      ...     features=["x"],
+      ...     order="given",
       ... )
       >>> fit_priced_policy(table, Budget(2.0, "$")).plan(table)[:2].tolist()
       [[1.0, 0.0], [0.0, 1.0]]

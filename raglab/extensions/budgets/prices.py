@@ -129,7 +129,7 @@ def frontier(table: Table) -> Frontier:
       >>> import pandas as pd
       >>> frame = pd.DataFrame({"small": [0.5, 0.5], "poor": [0.4, 0.6], "large": [1.0, 0.8]})
       >>> table = Table.from_frame(
-      ...     frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, order="given"
+      ...     frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, price=1.0, order="given"
       ... )
       >>> frontier(table).frame()[["spend", "reward"]].round(6).values.tolist()
       [[1.0, 0.5], [3.0, 0.9]]
