@@ -207,7 +207,7 @@ def test_questions_that_it_was_fitted_on_are_refused():
     """By text, or by their numbers; up to 5 % are repeats, and told."""
     past, texts = market(0), [f"question {n}" for n in range(60)]
     later = [f"later {n}" for n in range(60)]
-    rule = "may be those that the policy was fitted on"
+    rule = "it was fitted on"
     policy = fit_priced_policy(past, 9.0, questions=texts)
     new = market(1)
     assert certified(new, policy, questions=later).notes == ()
