@@ -138,7 +138,7 @@ def test_constant_and_missing_signals_are_dropped():
         "needs a signal that differs between cases, got words, gap",
         fit_model,
         cases._replace(signals=signals),
-        names=("words", "gap"),
+        signal_names=("words", "gap"),
     )
 
 

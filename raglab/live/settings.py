@@ -130,7 +130,7 @@ PROCESS_VARIABLES = (
     "RAGLAB_PROGRESS",
     "RAGLAB_DEBUG",
 )
-_RAGLAB_LINE = re.compile(r"^\s*(?:export\s+)?raglab_", re.IGNORECASE)
+_SETTING_LINE = re.compile(r"^\s*(?:export\s+)?raglab_", re.IGNORECASE)
 LOG_FILES = {"bandit": BANDIT_LOG, "audit": AUDIT_LOG}  # in the folder of an index
 # Settings that hold where the environment says nothing.
 _BANDIT, _LEARNER, _SILENCE = Bandit(), DefaultLearner(), SilenceRule()
@@ -575,7 +575,7 @@ def _file_statements(file_path: Path) -> Iterator[Statement]:
             ),
             # Of every line, also of other programs: an open quote swallows the lines after it.
             (
-                any(map(_RAGLAB_LINE.match, statement_text.strip().splitlines()[1:])),
+                any(map(_SETTING_LINE.match, statement_text.strip().splitlines()[1:])),
                 "a quote must end before the next variable",
                 "close it",
                 f"an open one after {statement_key}",
