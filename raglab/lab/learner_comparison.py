@@ -130,12 +130,10 @@ def compare_learners(
     """
     import pandas as pd
 
-    if learners is None:
-        algorithms = ["ucb1", "thompson_nig", *(["lin_ucb"] if world.features.shape[1] > 1 else [])]
-        learners = {algorithm: Bandit(algorithm) for algorithm in algorithms}
     plans = baselines(world) if plans is None else plans
     rounds = len(world.mask) if rounds is None else rounds
-    trained_learners = _checked_players(world, learners, plans)
+    players = _default_learners(world) if learners is None else learners
+    trained_learners = _checked_players(world, players, plans)
     run_sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
     engine_settings: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
@@ -224,6 +222,12 @@ def compare_learners(
         for flattery_note in runs[policy_name].notes
     ]
     return LearnerComparison(comparison_table, runs, reference_name, tuple(comparison_notes))
+
+
+def _default_learners(world: Table) -> dict[str, Bandit]:
+    """Learners where none are stated: a linear one too, if the table has features."""
+    linear = ["lin_ucb"] if world.features.shape[1] > 1 else []
+    return {algorithm: Bandit(algorithm) for algorithm in ["ucb1", "thompson_nig", *linear]}
 
 
 def _checked_players(
