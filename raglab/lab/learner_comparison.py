@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -163,15 +163,7 @@ def compare_learners(
     }
     best_arms = greedy_arms(world.value, world.mask)
     best_earnings = expected_earnings(best_arms, case_draws, world)
-    if reference not in earnings_by_policy and reference != FIXED_PLAN:
-        refuse(
-            "reference must name a learner or a plan",
-            repr(reference),
-            f"write one of {list(earnings_by_policy)}",
-        )
-    reference_name = (
-        reference if reference in earnings_by_policy else next(iter(earnings_by_policy))
-    )
+    reference_name = _checked_reference(reference, list(earnings_by_policy))
     # Intervals: every learner is trained again on tables drawn from the cases, the same tables for
     # all.
     fresh_tables, turned_tables = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
@@ -222,6 +214,17 @@ def compare_learners(
         for flattery_note in runs[policy_name].notes
     ]
     return LearnerComparison(comparison_table, runs, reference_name, tuple(comparison_notes))
+
+
+def _checked_reference(reference: str, policy_names: Sequence[str]) -> str:
+    """Name of the policy that `difference` compares with: the first where the default is missing."""
+    if reference not in policy_names and reference != FIXED_PLAN:
+        refuse(
+            "reference must name a learner or a plan",
+            repr(reference),
+            f"write one of {policy_names}",
+        )
+    return reference if reference in policy_names else policy_names[0]
 
 
 def _default_learners(world: Table) -> dict[str, Bandit]:
