@@ -130,9 +130,8 @@ def compare_learners(
     """
     import pandas as pd
 
-    plans = baselines(world) if plans is None else plans
+    players, plans = _players(world, learners, plans)
     rounds = len(world.mask) if rounds is None else rounds
-    players = _default_learners(world) if learners is None else learners
     trained_learners = _checked_players(world, players, plans)
     run_sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
@@ -217,7 +216,7 @@ def compare_learners(
 
 
 def _checked_reference(reference: str, policy_names: Sequence[str]) -> str:
-    """Name of the policy that `difference` compares with: the first where the default is missing."""
+    """Name of the policy that `difference` compares with: the first if the default is missing."""
     if reference not in policy_names and reference != FIXED_PLAN:
         refuse(
             "reference must name a learner or a plan",
@@ -227,10 +226,18 @@ def _checked_reference(reference: str, policy_names: Sequence[str]) -> str:
     return reference if reference in policy_names else policy_names[0]
 
 
-def _default_learners(world: Table) -> dict[str, Bandit]:
-    """Learners where none are stated: a linear one too, if the table has features."""
+def _players(
+    world: Table,
+    learners: Mapping[str, Bandit | tuple[Bandit, Array]] | None,
+    plans: Mapping[str, Array] | None,
+) -> tuple[Mapping[str, Bandit | tuple[Bandit, Array]], Mapping[str, Array]]:
+    """Learners and plans; where none are stated a linear one too, if the table has features."""
     linear = ["lin_ucb"] if world.features.shape[1] > 1 else []
-    return {algorithm: Bandit(algorithm) for algorithm in ["ucb1", "thompson_nig", *linear]}
+    algorithms = ["ucb1", "thompson_nig", *linear]
+    return (
+        {name: Bandit(name) for name in algorithms} if learners is None else learners,
+        baselines(world) if plans is None else plans,
+    )
 
 
 def _checked_players(

@@ -157,7 +157,7 @@ def fault_of(error: BaseException) -> Fault:
     """What is wrong with a store by what its library says.
 
     Example:
-      >>> fault_of(OSError(28, "No space left on device")) is FULL
+      >>> fault_of(OSError(28, "No space left on device")) is FULL_DISK
       True
     """
     error_codes, error_texts = [], []
