@@ -56,7 +56,7 @@ from pathlib import Path
 import pandas as pd
 
 import raglab
-from raglab.words.languages import LANGUAGE
+from raglab.words.languages import LANGUAGE_FORM
 from raglab.store.policies import load_pack
 
 place = Path(raglab.__file__).parent
@@ -65,7 +65,7 @@ policy = raglab.Policy.load()
 assert policy.value("l2.max_l2") == 0.8
 assert "S2.15" in files("raglab").joinpath("RULES.md").read_text(encoding="utf-8")
 assert load_pack("generic").digest
-assert LANGUAGE
+assert LANGUAGE_FORM
 for name in ("cockpit.js", "cockpit.css"):
     assert len(files("raglab.extensions.cockpit").joinpath(name).read_text(encoding="utf-8")) > \
 1_000
