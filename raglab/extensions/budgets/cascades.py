@@ -145,8 +145,8 @@ def certify_cascade(
       >>> costs = {"small": 1.0, "large": 9.0}
       >>> table = Table.from_frame(frame, costs=costs, price=1.0, order="given")
       >>> plan = [[1.0, 0.0]] * 50 + [[0.0, 1.0]] * 10
-      >>> found = certify_cascade(table, plan, reference="large", margin=0.05, max_share=0.3)
-      >>> found.certified, found.claims["bound"].round(3).tolist()
+      >>> promise = certify_cascade(table, plan, reference="large", margin=0.05, max_share=0.3)
+      >>> promise.certified, promise.claims["bound"].round(3).tolist()
       (True, [0.038, 0.245])
     """
     check_delta(delta)
