@@ -224,6 +224,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_experiments_selection_validity.py": (
             "test_promises_hold_with_fit_and_choice_inside_each_repeat",
         ),
+        "test_experiments_cascades.py": ("test_false_promises_are_few[False]",),
         "test_extension_points.py": ("test_a_name_of_a_missing_room_says_where_it_belongs",),
         "test_first_openings.py": (
             "test_one_study_of_two_processes[sqlite-one]",
@@ -382,6 +383,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_notebooks.py": (
             "test_a_fresh_execution[00_primitives]",
+            "test_a_fresh_execution[01_quickstart]",
             "test_a_fresh_execution[02_cockpit_and_tuning]",
         ),
         "test_nothing_in_place.py": ("test_no_function_writes_into_an_argument",),
@@ -467,7 +469,10 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_page_of_100000_elements_in_one_another_is_bounded",
             "test_time_and_size_are_linear_in_the_page",
         ),
-        "test_store_loaders.py": ("test_scifact_has_its_published_counts",),
+        "test_store_loaders.py": (
+            "test_scifact_has_its_published_counts",
+            "test_squad_has_its_published_counts",
+        ),
         "test_store_markdown.py": (
             "test_a_large_text_is_read_by_a_process_of_its_own",
             "test_marks_that_nothing_closes_cost_little",
