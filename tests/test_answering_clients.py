@@ -122,12 +122,13 @@ def test_a_schema_is_sent_in_the_form_that_the_server_takes(server):
 
 
 def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server):
-    """The first one that stands in it."""
+    """The first one that stands in it; no form is sent."""
     behaving(server, forms=())
     asked = client(server)
     asked.capabilities()
     server.behave = lambda *_: completion(f"Here it is: {WET}.")
     assert asked.complete(ASK, schema={"type": "object"}).text == WET
+    assert "response_format" not in server.bodies[-1]
 
 
 def test_alternatives_are_as_many_as_the_server_takes(server):

@@ -115,22 +115,6 @@ class TestRequests:
             "posterior",
         ]
 
-    @pytest.mark.parametrize(
-        "said",
-        [
-            lambda log: log.replied("no", "yes"),
-            lambda log: log.decided("no", OK),
-            lambda log: log.evidence("no", {"query": "?"}),
-        ],
-    )
-    def test_an_unknown_request(self, log, said):
-        """Whatever is said of it is refused, and leaves no trace."""
-        with pytest.raises(
-            ValueError, match="request_id must be that of a request in the log, got 'no'"
-        ):
-            said(log)
-        assert all(rows_of(log, table.name) == [] for table in EVENTS)
-
     def test_a_moment_without_a_zone_is_utc(self, log):
         """It is kept as the same moment with its zone is, wherever the log is written.
 
@@ -281,6 +265,7 @@ class TestWords:
         open_request(log, "old", now=START - timedelta(days=3))
         open_request(log, "new", now=START - timedelta(days=1))
         assert log.forget() == 1
+        assert ">2 days<" in log._repr_html_()
         with pytest.raises(ValueError, match="forget needs a moment, got none and keep_days 0"):
             audit_logs("b.sqlite").forget()
 

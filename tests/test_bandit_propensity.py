@@ -110,9 +110,10 @@ def test_two_betas_by_their_finite_sum(a, b, c, d):
 
 @pytest.mark.parametrize("counts", [0.01, 0.05, 0.5, 1.0, 77.0, 1e5, 1e9])
 def test_ten_equal_arms_get_a_tenth(counts):
-    """Whatever the shape: bathtub, flat, narrow; of every family."""
+    """Whatever the shape: bathtub, flat, narrow, at an end; of every family."""
     many = np.full(10, counts)
     np.testing.assert_allclose(largest_beta(many, many), 0.1, atol=1e-12)
+    np.testing.assert_allclose(largest_beta(1e19, np.ones(10)), 0.1, atol=1e-12)
     np.testing.assert_allclose(largest_normal(0.5, 1.0 / many), 0.1, atol=1e-12)
     np.testing.assert_allclose(largest_t(0.5, 1.0 / many, np.maximum(many, 0.5)), 0.1, atol=1e-12)
 

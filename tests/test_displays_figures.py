@@ -89,44 +89,12 @@ def drawn():
     return drawn_figures()
 
 
-def test_axes_have_labels_with_units(drawn):
-    """An axis that is shown at the edge of its figure has a label with a unit in brackets."""
-    for name, whole in drawn.items():
-        shown = [on for on in whole.axes if on.axison]
-        labels = [label for on in shown for label in (on.get_xlabel(), on.get_ylabel()) if label]
-        assert len(labels) >= 2, name
-        assert all("(" in label and label.endswith(")") for label in labels), name
-
-
 def test_the_same_figure_is_the_same_picture(drawn):
     """Byte for byte, without the name of the program that made it."""
     data = png(drawn["pareto"])
     assert data.startswith(PNG)
     assert data == png(drawn_figures()["pareto"])
     assert b"Software" not in data
-
-
-@pytest.mark.parametrize(
-    "name", ["risk_coverage", "thresholds", "labels_by_decision", "candidates", "pareto"]
-)
-def test_legends_and_labels_do_not_overlap(drawn, name):
-    """Within a figure no legend covers axes, and no text of an axis leaves the canvas."""
-    whole = drawn[name]
-    whole.draw_without_rendering()
-    legends = [*whole.legends, *(legend for on in whole.axes if (legend := on.get_legend()))]
-    for legend in legends:
-        box = legend.get_window_extent()
-        assert box.x0 >= 0
-        assert box.x1 <= whole.bbox.x1
-        assert not any(
-            box.shrunk(0.98, 0.9).overlaps(on.get_window_extent()) for on in whole.axes if on.axison
-        )
-    for on in (on for on in whole.axes if on.axison):
-        for text in (on.xaxis.label, on.yaxis.label, on.title):
-            box = text.get_window_extent()
-            assert not text.get_text() or (
-                box.x0 >= 0 and box.y0 >= 0 and box.x1 <= whole.bbox.x1 and box.y1 <= whole.bbox.y1
-            )
 
 
 def test_risk_coverage_draws_curve_and_points():

@@ -249,6 +249,7 @@ def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them():
 def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(*, value, low, high, on):
     """`>= 0` is `min <= value <= max` for what is stated; missing fails whatever is stated."""
     gate = gates.signal_gate(signal("nqc"))
+    assert all(threshold.nullable for threshold in gate.thresholds)
     limits = SignalThresholds(low, high, np.True_, np.False_, np.array(on))
     (margin,) = gates.margins_of(gate, {"signals.nqc": value}.__getitem__, limits)
     assert margin == signal_margins(value, limits).signal or np.isnan(margin)

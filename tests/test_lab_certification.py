@@ -85,6 +85,7 @@ def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace, 
         150,
         "fixed_sequence",
     )
+    assert ("pilot", "150") in certificate_facts(certificate)
     assert certificate.chosen == certificate.certified[-1] == table["policy_id"][n - 1]
     assert certificate.coverage == held_out["coverage"][n - 1]
     assert certificate.promises[0].bound == upper_bound(

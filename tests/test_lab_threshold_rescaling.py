@@ -323,6 +323,9 @@ def test_a_look_after_an_upgrade_is_never_at_a_looser_level(sizes, m):
     before = {str(place): LookRecord(delta, size) for place, (size, delta) in enumerate(sizes)}
     taken = upgrade_look(Reuse(hypotheses=m), before, 0.1, key_at)
     assert taken.number == len(sizes) + 1
+    assert taken.spent == pytest.approx(sum(delta for _, delta in sizes) + taken.delta)
+    reused = upgrade_look(Reuse(1, 0.9), before, 0.1, key_at)
+    assert reused.spent == pytest.approx(0.9 + reused.delta)
     assert taken.hypotheses == max([m, *(size for size, _ in sizes)])
     assert taken.delta / taken.divisor <= 0.1 / (taken.hypotheses if sizes else 1)
     noted = before | {taken.key: LookRecord(taken.delta, taken.hypotheses)}

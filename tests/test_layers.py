@@ -49,8 +49,6 @@ SLOW = (*HEAVY, "pandas", "scipy", "sklearn")
 # none in the algebra
 WORLD = {"time", "os", "random", "tempfile", "secrets", "uuid", "socket", "subprocess", "shutil"}
 CLOCK = {"now", "today", "utcnow", "time", "perf_counter", "monotonic"}
-HASHES = {"digest", "sha256", "canonical_json"}
-MOMENTS = {"now", "today", "utcnow"}  # what tells durations alone may stand beside a hash
 GENERATORS = {"default_rng", "SeedSequence"}
 PURE_PATH = "pathlib.PurePosixPath"  # reads no disk
 BITS = {"Generator", "PCG64", "PCG64DXSM"}  # built over bits of a seed
@@ -169,31 +167,6 @@ def worldly(path):
         yield from (
             f"{place(path)}:{node.lineno} {what}" for what, is_so in faults.items() if is_so
         )
-
-
-def test_no_clock_reaches_the_algebra_as_a_value():
-    """Not as a default, a field's factory or a callback: `datetime.now` uncalled is a clock too."""
-    clocks = [
-        f"{place(path)}:{node.lineno} {node.value.id}.{node.attr}"
-        for path in ALGEBRA_FILES
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-        if node.value.id in {"datetime", "date", "time"} and node.attr in CLOCK
-    ]
-    assert clocks == []
-
-
-def test_no_hash_hangs_on_a_clock():
-    """A function that hashes reads no clock: ids and digests are those of the content."""
-    faults = []
-    for path in FILES:
-        for function in ast.walk(tree(path)):
-            if isinstance(function, ast.FunctionDef):
-                calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
-                names = {getattr(call, "attr", getattr(call, "id", "")) for call in calls}
-                if names & HASHES and names & MOMENTS:
-                    faults.append(f"{place(path)}: {function.name}")
-    assert faults == []
 
 
 def _with_arguments(node, arguments):

@@ -6,19 +6,18 @@ Said once, counted, logged again afterwards.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from time import monotonic
 
 import pytest
 
 from generators import Fixed
 from live_worlds import CORPUS, SMALL
-from log_samples import AWAY, audit_of, check_numbers, full_disk
+from log_samples import AWAY, audit_of, check_numbers
 from raglab.live.ask import ask
-from raglab.live.system import AUDIT, LogOutages, System, build_index
+from raglab.live.system import System, build_index
 from raglab.store import database
 from raglab.store.database import UnwritableLogError
-from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
 from raglab.store.policies import Policy
 from refusals import warned
@@ -160,25 +159,6 @@ class TestServer:
 class TestFile:
     """A log in a file of SQLite."""
 
-    def test_a_full_disk(self, folder, monkeypatch):
-        """Answered without a row; with room again, logged again."""
-        switch, system = full_disk(monkeypatch), opened(folder)
-        ask(QUESTION, system=system, request_id="before")
-        switch(system, True)
-        with warned() as said:
-            full = [
-                ask(QUESTION, system=system, request_id=f"f{number}" * 40) for number in range(40)
-            ]
-        assert {one["status"] for one in full} == {"ok"}
-        lost = sum(not one.record.logged for one in full)
-        assert lost
-        assert [AWAY in text for text in said] == [True]
-        switch(system, False)
-        with warned() as said:
-            ask(QUESTION, system=system, request_id="after")
-        assert not said
-        assert len(logged(system)) == 42 - lost
-
     @pytest.mark.parametrize("lock", LOCKS)
     def test_a_lock_costs_one_short_wait(self, folder, monkeypatch, lock):
         """Whoever waited in vain leaves the log alone for a while."""
@@ -229,38 +209,3 @@ class TestFile:
         assert 0.7 < first < 5.0
         assert rest < 0.7
         assert [f"{name}.sqlite is not emptied" in text for text in said] == [True]
-
-    def test_a_log_that_was_altered_stops_questions(self, folder):
-        """Its place is not at fault: it is restored, or taken away, by somebody who knows."""
-        system = opened(folder)
-        ask(QUESTION, system=system, request_id="a")
-        audit_of(system).log.close()
-        with closing(sqlite3.connect(folder / "audit.sqlite")) as link:
-            link.execute(f"DROP TABLE {DECISIONS}")
-        with pytest.raises(InputError, match="must have all its tables") as caught:
-            ask(QUESTION, system=system)
-        assert not isinstance(caught.value, UnwritableLogError)
-
-
-class TestOutages:
-    """What is said of an outage."""
-
-    def test_each_outage_is_one_warning(self):
-        """Whatever comes in between; the first row of a question ends none."""
-        outages = LogOutages()
-
-        def question(*, fails, ends=True):
-            with outages.writing(AUDIT, ends=ends):
-                if fails:
-                    msg = "full"
-                    raise UnwritableLogError(msg)
-
-        with warned() as said:
-            for fails in (False, True, True, True, False, False, True, False):
-                question(fails=False, ends=False)
-                with suppress(UnwritableLogError):
-                    question(fails=fails)
-        assert [text.partition(":")[2].split(" (")[0] for text in said] == [
-            " questions get no row in it",
-            " questions get no row in it",
-        ]

@@ -22,8 +22,6 @@ from raglab.extension_points import installed, listed_names
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOT = ROOT / "tests" / "data" / "public_api.txt"
 DOORS = (raglab, raglab.displays, raglab.io, raglab.lab, raglab.live)
-BY_KEYWORD = ("arm", "seed", "path", "weights", "targets", "costs", "level", "out")
-MOST = 70
 
 
 def public(door):
@@ -91,52 +89,6 @@ def test_names_and_arguments_are_those_of_the_snapshot():
         line for line in lines if places[re.split(r"[ (]", line)[0]].room in {None, *installed()}
     ]
     assert snapshot().splitlines() == expected
-
-
-def test_there_are_at_most_seventy():
-    """At the top; modules count."""
-    assert len(listed_names(stub(raglab))) <= MOST
-
-
-FUNCTIONS = [
-    (f"{door.__name__}.{name}", value)
-    for door in DOORS
-    for name, value in public(door).items()
-    if inspect.isfunction(value)
-]
-PLACES = {
-    "raglab.live.record_labels": {"path"},
-    "raglab.live.write_sample": {"path"},
-    "raglab.io.save_cases": {"path"},
-    "raglab.io.save_corpus": {"path"},
-    "raglab.io.build_shards": {"out"},
-}
-
-
-@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
-def test_trace_and_policy_come_first(name, function):
-    """In this order.
-
-    What is common to many functions is given by name alone, but where a saver writes.
-    """
-    parameters = inspect.signature(function).parameters.values()
-    positional = [
-        parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY
-    ]
-    order = [
-        argument for argument in positional if argument in {"trace", "frame", "policy", "policies"}
-    ]
-    assert positional[: len(order)] == order
-    assert order in (
-        [],
-        ["trace"],
-        ["frame"],
-        ["policy"],
-        ["trace", "policy"],
-        ["trace", "policies"],
-        ["frame", "policy"],
-    )
-    assert {*positional[1:]} & {*BY_KEYWORD} == PLACES.get(name, set())
 
 
 @pytest.mark.skipif("scale" not in installed(), reason="the guide saves a trace in shards")

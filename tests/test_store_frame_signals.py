@@ -14,7 +14,6 @@ import pytest
 
 import raglab
 from raglab import metrics
-from raglab.decision.measurement import measured_tables
 from raglab.lab.certification import certify_policy
 from raglab.lab.certification_families import declared_family
 from raglab.lab.gate_fitting import answer_outcomes
@@ -270,19 +269,6 @@ class TestLaws:
             )
             answered = [row for row in said.frame().itertuples() if row.status == "ok"]
             assert all(row.sources for row in answered)
-
-    def test_distances_make_the_trace_as_before(self):
-        """Signals and the order of ties leave the hits of a frame with distances as they are."""
-        rows = [
-            ("a?", "x", 0.5, "ok"),
-            ("a?", "y", 0.5, "ok"),
-            ("b?", "y", 0.5, "ok"),
-            ("b?", "x", 0.5, "ok"),
-        ]
-        trace = trace_from_frame(hits(*rows, columns="query hit_id score label"))
-        assert trace.hits.chunk[:, 0, 0].tolist() == [[0, 1], [0, 1]]
-        assert trace.hits.rank[:, 0, 0].tolist() == [[0, 1], [1, 0]]
-        assert not measured_tables(trace, HALF.replace("signals.node_score.min", None)).evidence.off
 
     def test_a_trace_declares_off_only_what_can_be(self):
         """A trace of somebody else cannot open the gate on patterns or on signals."""

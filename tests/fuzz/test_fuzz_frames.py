@@ -17,7 +17,6 @@ import pytest
 from fuzz.mutation import WORDS, hostile_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.roundtrip import trace_problem
-from raglab.bandit import Table
 from raglab.off_policy import estimate
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
@@ -212,11 +211,6 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path):
     assert not failures, report(failures)
 
 
-def test_the_sample_is_a_trace(tmp_path):
-    """Without a change it is accepted."""
-    assert not trace_problem(trace_from_frame(sample()), tmp_path)
-
-
 def cases_frame():
     """Three cases with most columns that a table of them may have."""
     rows = [
@@ -307,75 +301,6 @@ def test_the_samples_of_tables_load():
     """Without a change they are accepted."""
     assert [case.expect_status for case in load_cases(cases_frame())] == ["ok", "ok", "ambiguous"]
     assert [chunk.source for chunk in load_corpus(chunks_frame()).chunks] == ["d/a.md", "b", "b.md"]
-
-
-COSTS: tuple[Any, ...] = (
-    None,
-    {"a": 0.1, "b": 0.2},
-    pd.Series({"a": 0.1, "b": 0.2}),
-    {"a": 1},
-    {"a": np.nan, "b": 1},
-    3,
-    "ab",
-    {"a": "x", "b": 0},
-    {"a": 1e300, "b": 0},
-    {"a": -1, "b": 0},
-    {0: 1},
-    {"a": 10**400, "b": 1},
-    {"a": "length", "b": 0.1},
-    np.ones((4, 2)),
-    np.array([["x"] * 2] * 4),
-    pd.DataFrame({"b": [1.0] * 4, "a": [None] * 4}),
-)
-MORE: tuple[dict[str, Any], ...] = (
-    {},
-    {"price": 0.25},
-    {"price": -1},
-    {"price": "x"},
-    {"order": "given"},
-    {"order": 3},
-    {"delay": "length"},
-    {"delay": 2},
-    {"delay": [0, 1, 2, 3]},
-    {"delay": "none"},
-    {"delay": np.full((4, 2), 0.5)},
-    {"mask": np.ones((4, 2), np.bool_)},
-    {"mask": [[1, 0]] * 4},
-    {"cost_range": (0.0, 9.0)},
-    {"cost_range": (1.0, 0.0)},
-    {"intercept": False},
-)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_mutated_frame_of_rewards_is_a_table_or_is_told():
-    """What the learner sees is in [0, 1] where an arm is available, and each round has an arm."""
-    whole = pd.DataFrame(
-        {"a": [1.0, 0.0, 0.5, 0.25], "b": [0.0, 1.0, None, 0.75], "length": [3, 9, 6, 1]}
-    )
-
-    def wrong(made):
-        seen = made.reward[made.mask]
-        fine = (
-            ((seen >= 0.0) & (seen <= 1.0)).all()
-            and made.mask.any(axis=1).all()
-            and np.isfinite(made.features).all()
-        )
-        return "" if fine else f"no table: {made}"
-
-    def draw(rng):
-        changed, what = mutated_frame(rng, whole)
-        features: Any = ("length",) if rng.random() < 0.8 else pick(rng, ((), "length", ["x"]))
-        costs = pick(rng, COSTS) if rng.random() < 0.3 else None
-        more = {"price": 1.0} if costs is not None else {}
-        more |= pick(rng, MORE) if rng.random() < 0.3 else {}
-        told = f"features {features!r}, costs {costs!r}, {more}: {what}"
-        return Trial(
-            told, lambda: Table.from_frame(changed, features=features, costs=costs, **more), wrong
-        )
-
-    failures = fuzz("frames: rewards", draw, None, -(-CASES // 10))
-    assert not failures, report(failures)
 
 
 TARGETS = (

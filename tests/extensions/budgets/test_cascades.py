@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from scipy.special import gammaln, xlogy
 
 from raglab.bandit import Table, certify_cascade, fit_priced_policy
-from raglab.extensions.budgets import cascade_tests, cascades
+from raglab.extensions.budgets import cascades
 from raglab.extensions.budgets.cascade_tests import least_limit, mean_p, paired_test
 from refusals import refused
 
@@ -34,13 +33,6 @@ def trinomial(size, gain, loss):
     """Chance of every outcome of `counts_of`."""
     rows = [(b, c, size - b - c) for b, c in counts_of(size)]
     return multinomial(rows, [gain, loss, max(0.0, 1.0 - gain - loss)])
-
-
-@pytest.mark.parametrize("name", ["cascade_tests", "cascades"])
-def test_examples(name):
-    """Of the docstrings."""
-    result = doctest.testmod({"cascade_tests": cascade_tests, "cascades": cascades}[name])
-    assert result.attempted > result.failed == 0
 
 
 # Levels, computed

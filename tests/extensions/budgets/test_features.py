@@ -229,15 +229,6 @@ def test_an_unknown_source_is_counted():
         text_features(TEXTS, components=0).frame(TEXTS, SOURCES)
 
 
-def test_few_texts_have_few_components():
-    """It is said how many; none at all is no error."""
-    with pytest.warns(UserWarning, match="5 of 32 components"):
-        assert text_features(TEXTS).names[-1] == "tfidf_4"
-    with pytest.warns(UserWarning, match="0 of 32 components"):
-        alone = text_features(["one text", "another question"])
-    assert alone.names == ("intercept", "log_words", "log_characters")
-
-
 def test_texts_that_are_none_are_refused():
     """With row and count."""
     for texts, rule in (

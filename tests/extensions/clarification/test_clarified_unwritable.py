@@ -20,7 +20,7 @@ from raglab.live.ask import ask, reply
 from raglab.live.system import System
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
-from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
+from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS
 from raglab.words.languages import Reason, say
 from refusals import warned
 
@@ -123,13 +123,6 @@ class TestFullDisk:
         assert system.audit.rebuild() == system.audit.rows()
         check_numbers(system.audit)
 
-    def test_required_it_is_refused(self, opened, monkeypatch):
-        """As without clarifications."""
-        system = opened(audit="required")
-        failing(monkeypatch, "clarified")
-        with pytest.raises(UnwritableLogError):
-            ask(WHO, system=system, documents=[ENGLISH], now=START)
-
     @pytest.mark.parametrize("step", ["opened", "settle", "met", "clarified", "decided"])
     def test_whatever_step_fails(self, opened, monkeypatch, step):
         """No question is put to a user that the log has not, whole; the next one is."""
@@ -174,13 +167,3 @@ class TestFullDisk:
             )
         assert chosen["warnings"][-1] == UNLOGGED
         assert set(chosen["sources"]) == set(first["options"][1]["sources"])
-
-    def test_a_bandit_keeps_its_round(self, opened, monkeypatch):
-        """Its own log may be whole: an id that it had is not given to it a second time."""
-        system = opened({"strategy": {"arm": "bandit"}})
-        failing(monkeypatch, "signal")
-        failing(monkeypatch, "met")
-        with pytest.warns(UserWarning, match=AWAY):
-            response = put(system)
-        assert response["warnings"][-1] == UNLOGGED
-        assert logged(system, REPLIES) == []

@@ -101,13 +101,6 @@ def test_forgetting(tmp_path, query):
     log.close()
 
 
-def test_a_log_that_has_not_begun(tmp_path):
-    """Is read as an empty one, and is not there afterwards."""
-    log = audit_at(tmp_path / "a.sqlite")
-    assert (log.rows(), log.rebuild(), log.settle(now=START)) == ((), (), 0)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("statement", "use"),
     [

@@ -118,13 +118,6 @@ def test_the_difference_is_paired_and_pooled(script):
     assert list(script.comparison(new, old, seed=2)) == list(script.comparison(new, old, seed=2))
 
 
-def test_runs_of_other_questions_are_not_compared(script):
-    """The message counts what is of one run alone."""
-    new, old = _runs(script, 0)
-    with pytest.raises(ValueError, match="got 3 of one alone"):
-        script.check_same(new[3:], old)
-
-
 def test_a_set_of_tables_end_to_end(script, tmp_path, monkeypatch):
     """Questions and replies of one's own: asked, chosen, declined.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -143,13 +143,6 @@ class TestWhatItBecame:
         assert (response["status"], response["clarification"]) == ("refuse", None)
         assert logged(system, CLARIFICATIONS) == []
         assert response.record.evidence is None
-
-    def test_the_hits_are_of_the_scope(self, opened):
-        """Only passages of the page that the user named."""
-        system = opened()
-        response = put(system, "what does page 5 say?", COVER)
-        assert (response["status"], response["sources"]) == ("ok", [f"{COVER}#5"])
-        assert {chunk.shown for chunk in became(system, "q").chunks} == {f"{COVER}#5"}
 
 
 class TestTheArticle:
@@ -556,12 +549,6 @@ class TestAudit:
                 ]
                 assert response[0] == response[1]
 
-    def test_where_it_clarifies_an_id_is_taken_once(self, opened):
-        """A reply must know which request it is to."""
-        system = opened()
-        put(system, WHO, ENGLISH, "r")
-        refused("must be new, got 'r'", put, system, WHO, ENGLISH, "r")
-
     def test_clarifying_needs_the_log(self, opened):
         """What was learned would be lost."""
         refused("need the audit log", opened, audit=False)
@@ -578,16 +565,6 @@ class TestAudit:
             for row in logged(system, DECISIONS)
         )
         assert first == again
-
-    def test_a_time_without_a_zone_is_utc(self, opened):
-        """As the learner takes it; what is no time is refused before anything is logged."""
-        system = opened()
-        refused("now must be a datetime", ask, WHO, system=system, now="2026-01-05")
-        assert logged(system, REQUESTS) == []
-        ask(WHO, system=system, now=datetime(2026, 1, 5))  # noqa: DTZ001 - a naive one
-        assert [row["at"] for row in logged(system, REQUESTS)] == [
-            "2026-01-05T00:00:00.000000+00:00"
-        ]
 
 
 class TestDocuments:
@@ -777,14 +754,6 @@ class TestCoherence:
                 with contextlib.suppress(ValueError):
                     again = [answered(system, words, f"q{number}")]
             turns(system, f"q{number}", response, *again)
-
-    def test_applied_and_refused_by_a_gate(self, opened):
-        """A default that filled in an answer which a gate refuses was applied, and is named."""
-        system = opened({"generation": {"min_generation_confidence": 0.999}})
-        voted(system, 14.0, 0)
-        response = put(system)
-        assert (response["status"], response["default_applied"]["value"]) == ("refuse", "1")
-        turns(system, "q", response)
 
     def test_stopped_before_its_decision(self, opened, monkeypatch):
         """A default goes into the log with its decision.

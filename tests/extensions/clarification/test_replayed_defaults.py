@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from log_samples import PASSES, POLICY, START, check_edited, check_unreadable
+from log_samples import PASSES, POLICY, START, check_edited
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.default_learner import gate
@@ -95,16 +93,6 @@ class TestExplain:
         (then,) = said.defaults
         assert (then.version, then.requests, said.differences) == (version, 4, ())
 
-    def test_it_is_json(self, log):
-        """Every part, without NaN."""
-        answered(
-            log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse"
-        )
-        said = json.loads(explain_request("r1", log).json())
-        assert said["rebuilt"] is True
-        assert said["decisions"][0]["checks"][0]["margin"] is None
-        assert said["defaults"][0]["confidence"] == 1.0
-
     @pytest.mark.parametrize(
         ("change", "told"),
         [
@@ -138,8 +126,3 @@ class TestExplain:
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
         check_edited(log, tmp_path, change, told)
-
-    def test_a_row_that_the_log_has_not(self, log, tmp_path):
-        """Is told as such, without a stack."""
-        answered(log, [PASSES])
-        check_unreadable(log, tmp_path, "UPDATE default_applications SET row_id = 'zzz'")

@@ -222,33 +222,6 @@ class TestLayout:
             assert is_within(window, threshold, ".left")
             assert is_within(window, ".headline", ".centre")
 
-    def test_targets_have_their_numbers(self, window):
-        """What was asked and what is attained stand in one line, while dragging too."""
-        lines = cockpit_of(window).locator(".target-line")
-        stated = {"false_refusal_rate": "target ≤ 40 %", "coverage": "target ≥ 50 %"}
-        before = lines.all_inner_texts()
-        slide(window, PATH, 0.95)
-        window.wait_for_function(
-            "(was) => document.querySelector('.target-line').innerText !== was", arg=before[0]
-        )
-        for (rate, start), text in zip(stated.items(), lines.all_inner_texts(), strict=True):
-            attained = cockpit_of(window).locator(f"[data-rate={rate}] .value").inner_text()
-            assert text.startswith(f"{start}, attained {attained}: ")
-        window.mouse.up()
-        window.wait_for_selector(".raglab-cockpit:not(.previewed) .verdict >> text=not met")
-
-    def test_cases_are_marked_in_words_too(self, window):
-        """A mark of its own for correct and for wrong, with the word in the line below."""
-        slide(window, PATH, 0.6)
-        window.mouse.up()
-        window.wait_for_selector(".raglab-cockpit:not(.previewed)")
-        window.wait_for_timeout(500)
-        show_pane(window, "cases")
-        rows = cockpit_of(window).locator(".rows > *")
-        marks = rows.locator(".correct").all_text_contents()
-        words = [text.partition(" ")[0] for text in rows.locator(".change").all_text_contents()]
-        assert set(zip(marks, words, strict=True)) == {("✓", "correct"), ("✕", "wrong")}
-
 
 class TestFrozen:
     """The page without a kernel."""

@@ -69,22 +69,6 @@ class Pages:
 class TestCosts:
     """Costs that change while a search runs."""
 
-    def test_a_search_ends_when_costs_change(self):
-        """No point of the old goal stays or comes later, and its policy is not taken."""
-        cockpit, batches = opened(), []
-
-        def on_batch(points):
-            batches.append(len(points))
-            if len(batches) == 2:
-                cockpit.set_cost("ok", "refused", 5.0)
-            return True
-
-        cockpit.tune(trials=500, on_batch=on_batch)
-        assert len(batches) == 2
-        assert len(cockpit.trials) == 0
-        assert cockpit.policy == free_policy()
-        assert not cockpit.page()["undo"]
-
     def test_costs_that_change_during_the_line_search_count(self, monkeypatch):
         """What was found for the old goal is not taken."""
         from raglab.extensions.cockpit import state
@@ -119,18 +103,6 @@ class TestCosts:
         assert len(pages.cockpit.trials) == TRIALS
         assert 5.0 in pages.cockpit.page()["costs"][0]
         assert pages.sent[-1]["total"] == TRIALS
-
-    def test_a_search_whose_costs_changed_does_not_hold_up_the_next(self, monkeypatch):
-        """It begins while the old one has not ended, and shows points of its own alone."""
-        pages = Pages(monkeypatch)
-        old = pages.start()
-        pages.widget.take({"do": "cost", "label": "ok", "outcome": "refused", "value": 5.0})
-        pages.widget.take({"do": "tune"})
-        new = searching(pages.widget)
-        assert new is not old
-        pages.end(old)
-        pages.end(new)
-        assert len(pages.cockpit.trials) == TRIALS
 
 
 class TestMoves:

@@ -19,9 +19,8 @@ from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.page import frozen_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
-from raglab.lab.line_search import round_between
 from raglab.metrics import N_CELLS, cell_costs
-from raglab.replay import SWEPT, case_cells
+from raglab.replay import case_cells
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.words.characters import visible
@@ -135,19 +134,6 @@ class TestNumbers:
         assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
         assert np.sum(page["table"], axis=0).tolist() == [2, 1, 1]
 
-    def test_a_slider_that_cannot_act_says_why(self):
-        """By its policy, or on its cases; one that acts says nothing."""
-        cockpit = opened()
-        policy = cockpit.policy.replace("similarity.enabled", False)
-        off, before = (
-            {row["path"]: row["idle"] for gate in page["gates"] for row in gate["thresholds"]}
-            for page in (raglab.cockpit(made(), policy).page(), cockpit.page())
-        )
-        assert "similarity.enabled" in off["similarity.min_similarity"]
-        assert before["similarity.min_similarity"] == ""
-        for path, text in before.items():
-            assert bool(text) == (len(cockpit.axis(path).low) == 1), path
-
     @given(st.integers(0, 400))
     @settings(max_examples=2, deadline=None)
     def test_counts_beside_gates_are_the_matrix(self, seed):
@@ -224,13 +210,6 @@ class TestAxes:
                 )
                 assert axis.cells[step].tolist() == expected.tolist(), (swept.path, step)
 
-    def test_a_drag_writes_the_fewest_digits_inside(self):
-        """Two digits where two are enough, five where they are needed."""
-        low, high = np.array([0.0, 0.31, 0.3112, 0.3113]), np.array([0.31, 0.3112, 0.3113, 1.0])
-        values = round_between(low, high, SWEPT["l2.max_l2"])
-        assert values[1:3].tolist() == [0.311, 0.31125]
-        assert ((low <= values) & (values < high)).all()
-
 
 class TestMoves:
     """Moves are exact, and can be taken back."""
@@ -279,12 +258,6 @@ class TestMoves:
         exec(cockpit.code(), names)  # noqa: S102 - our own code, run as a user would
         assert names["policy"] == cockpit.policy
         assert Policy.load(cockpit.save(tmp_path / "policy.yaml")) == cockpit.policy
-
-    def test_a_cost_that_is_edited_counts(self):
-        """Refusing for nothing makes a refusing policy cheaper."""
-        cockpit = opened().set("similarity.min_similarity", 0.9)
-        before = cockpit.page()["cost"]["value"]
-        assert cockpit.set_cost("ok", "refused", 0.0).page()["cost"]["value"] < before
 
 
 class TestReport:

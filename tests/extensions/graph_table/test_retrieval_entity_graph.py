@@ -198,12 +198,6 @@ class TestWalk:
         for ours, theirs in zip(graph.search("Ann Lee", 2, scope), seeded, strict=True):
             assert np.array_equal(ours, theirs)
 
-    def test_hits_do_not_hang_on_their_number(self, graph):
-        """The first of many are those of few."""
-        for query in ("Ann Lee", "bread", "NM-FG-4417 excess", "loss payee"):
-            for few, many in zip(graph.search(query, 2), graph.search(query, 4), strict=True):
-                assert np.array_equal(few, many[:2], equal_nan=True)
-
     def test_scores_are_shares_of_time(self, broker):
         """They descend, ties by position, and sum to less than 1."""
         for query in (
@@ -215,14 +209,6 @@ class TestWalk:
             assert 0.0 < scores[found].sum() < 1.0
             steps = np.diff(scores[found])
             assert ((steps < 0) | ((steps == 0) & (np.diff(ids[found]) > 0))).all()
-
-    def test_finds_the_second_hop_in_the_bundled_corpus(self, broker):
-        """The bank's borrower is on page 1 with the loan's number, the insured on later pages."""
-        chunks, graph = broker
-        weights = seeds(graph, "Quelle franchise pour le prêt n° 88-41720 ?")
-        assert max(weights, key=weights.__getitem__) == "88 41720"
-        found = graph.search("Which limits has the borrower of loan 88-41720?", 10)[1]
-        assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
 
     def test_the_same_in_every_process(self, broker):
         """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""

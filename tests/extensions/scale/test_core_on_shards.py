@@ -11,20 +11,17 @@ import pytest
 
 import raglab
 from document_samples import FIRST_HIT, same_names
-from labelled import free_policy, labelled, status_alone, status_alone_sentence
+from labelled import free_policy, labelled
 from live_worlds import SMALL
 from parts import same
-from raglab.decision.scoring import trace_status_only
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.baseline import baseline_of
 from raglab.live.measured_signals import add_signals
-from raglab.replay import decide, flips
+from raglab.replay import decide
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
-from read_only_arguments import assert_closed
-from refusals import noted
 from sample_traces import sample_trace
 from signal_checks import counted
 from stored_traces import stored
@@ -42,9 +39,6 @@ def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path):
     decisions, whole = decide(there, policy), decide(trace, policy)
     assert {("cases", "6"), ("shards", "3")} <= {*decisions._summary().facts}
     same(decisions.frame(), whole.frame())
-    same(flips(there, policy, "q3"), flips(trace, policy, "q3"))
-    changed = decide(there, random_policies(5, 1)[0])
-    same(decisions.changed(changed), whole.changed(decide(trace, random_policies(5, 1)[0])))
     for number in (0, 2):
         Path(there.parts[number].path).unlink()
     assert repr(decisions.explain("q3")) == repr(whole.explain("q3"))
@@ -70,19 +64,6 @@ def test_a_warning_of_refusals_is_of_all_shards(tmp_path):
         UserWarning, match=r"gate l2 refuses 56 of 60 .* of these is 1.0509 to 1.6737;"
     ):
         raglab.decide(shards, Policy.load())
-
-
-def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path):
-    """And are told of decisions, sweep and steps as of the trace in memory."""
-    trace = status_alone({"tune": 40, "report": 20})
-    shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
-    assert trace_status_only(shards).sum() == trace_status_only(trace).sum() > 0
-    policy = Policy.from_mapping({})
-    assert status_alone_sentence(trace) in repr(raglab.decide(shards, policy))
-    assert (
-        noted(lambda: raglab.sweep(shards, [policy]))[1]
-        == noted(lambda: raglab.sweep(trace, [policy]))[1]
-    )
 
 
 def test_signals_are_measured_shard_by_shard(tmp_path):
@@ -117,17 +98,6 @@ def test_documents_with_paths_as_sources_decide_alike(tmp_path, encoder):
     pd.testing.assert_frame_equal(one.frame(), two.frame())
     assert one.cells.tolist() == two.cells.tolist()
     pd.testing.assert_frame_equal(raglab.lab.ranking(whole), raglab.lab.ranking(shards))
-
-
-def test_arrays_of_a_shard_are_read_only(tmp_path):
-    """Those of its trace, and of what was decided."""
-    shards = save_shards([sample_trace()], tmp_path / "shards", shard=2)
-    assert_closed(next(iter(shards.shards())))
-    decisions = decide(shards, random_policies(0, 1)[0])
-    named = ("status", "passes", "decided_by", "label_code", "correct", "contract_codes")
-    assert_closed(
-        {name: getattr(decisions, name) for name in named} | {"confidence": decisions.confidence()}
-    )
 
 
 def test_a_trace_of_shards_is_dealt_in_memory(tmp_path):

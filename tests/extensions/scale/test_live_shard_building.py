@@ -181,20 +181,6 @@ def test_a_folder_of_others_is_never_deleted(tmp_path):
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_build_takes_away_what_killed_writes_left(tmp_path):
-    """Shards of the version that stands, which its manifest does not name, and their batches."""
-    corpus, cases = inputs()
-    build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    (tmp_path / "v1-00007.parquet").touch()
-    (tmp_path / "v1-00008.parquet.0123456789abcdef.parts").mkdir()
-    build_shards(corpus, cases[2:4], tmp_path, **OPTIONS)
-    assert sorted(path.name for path in tmp_path.glob("v*")) == [
-        "v2-00000.parquet",
-        "v2-00000.parquet.latency",
-    ]
-
-
-@pytest.mark.usefixtures("encoder")
 def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path, monkeypatch):
     """The code of another process searches the index on disk, which was made once."""
     corpus, cases = inputs()

@@ -181,18 +181,6 @@ class TestLaws:
             shards.cases[7]
         assert [case.id for case in shards.split("tune").subset([1, 2]).cases] == ["q3", "q6"]
 
-    def test_values_of_a_signal_by_case_id(self, made, tmp_path):
-        """A Series in any order, CSV or Parquet; a case that is not there has NaN."""
-        frame = pd.DataFrame({"case_id": ["q6", "q0"], "judge": [0.5, 0.25]})
-        csv, parquet = tmp_path / "judge.csv", tmp_path / "judge.parquet"
-        frame.to_csv(csv, index=False)
-        frame.to_parquet(parquet)
-        expected = [0.25, *[np.nan] * 5, 0.5]
-        for source in (parquet, csv, frame.set_index("case_id")["judge"]):
-            there = made.with_signal("judge", source, **ASKED)
-            values = [part.columns["judge"][:, 0, 0] for part in there.shards()]
-            assert np.array_equal(np.concatenate(values), expected, equal_nan=True)
-
 
 class TestVersions:
     """What is written later."""
@@ -296,15 +284,6 @@ class TestVersions:
         assert sorted(path.name for path in tmp_path.glob("v[1-9]-0*.parquet")) == [
             "v4-00000.parquet"
         ]
-
-    def test_hits_of_a_case_are_those_in_memory(self, tmp_path):
-        """Of whichever shard it is in."""
-        trace = split_world()
-        shards = save_shards([trace], tmp_path, shard=3)
-        for case in (trace.cases[0], trace.cases[-1]):
-            assert shards.hits_of(case.id).equals(trace.hits_of(case.id))
-        with pytest.raises(KeyError, match="case must be one of"):
-            shards.hits_of("none")
 
     def test_a_killed_write_leaves_the_version_before(self, tmp_path, monkeypatch):
         """SIGKILL between two shards.
