@@ -67,7 +67,7 @@ def test_names_and_units_are_drawn_as_they_stand():
     ]
     policies = {hostile: Silence(np.array([[9, 4]]), np.array([[3.0, 2.0]]))}
     drawn.append(SilenceDisplay.from_silence(policies, name=hostile))
-    assert all(canvas.png(one.figure_).startswith(b"\x89PNG") for one in drawn)
+    assert all(canvas.png(display.figure_).startswith(b"\x89PNG") for display in drawn)
     assert_inert(RegretDisplay.from_runs(runs, unit=hostile, name=MARKUP)._repr_html_())
     assert canvas.literal_text("a\u202eb$\n") == r"a\u202eb\$\n"
 
@@ -149,7 +149,7 @@ def test_the_posterior_is_the_beta_that_is_drawn_from(displays):
         list(stats.beta(4, 2).interval(0.95))
     )
     spread = PosteriorDisplay.from_state(bandit_state()[0], Bandit(exploration=2.0))
-    widths = [one.frame()["high"][0] - one.frame()["low"][0] for one in (spread, shown)]
+    widths = [display.frame()["high"][0] - display.frame()["low"][0] for display in (spread, shown)]
     assert widths[0] > widths[1]
 
 

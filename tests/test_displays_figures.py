@@ -58,7 +58,7 @@ def drawn_figures():
     """Every figure once."""
     curves = {"confidence": risk_coverage(RIGHT, SCORE)}
     points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
-    made: dict[str, Axes | Figure] = {
+    pictures: dict[str, Axes | Figure] = {
         "risk_coverage": figures.draw_risk_coverage(
             curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01
         ),
@@ -72,8 +72,8 @@ def drawn_figures():
         "pareto": figures.pareto(*points, np.array([True, True]), TARGETS),
     }
     return {
-        name: one if isinstance(one, Figure) else one.get_figure(root=True)
-        for name, one in made.items()
+        name: picture if isinstance(picture, Figure) else picture.get_figure(root=True)
+        for name, picture in pictures.items()
     }
 
 
@@ -102,12 +102,12 @@ def test_risk_coverage_draws_curve_and_points():
 
     A policy without answers has no mark.
     """
-    found = risk_coverage(RIGHT, SCORE)
+    selective = risk_coverage(RIGHT, SCORE)
     points = {"x": (0.5, 0.1), "silent": (0.0, np.nan)}
-    on = figures.draw_risk_coverage({"confidence": found}, points, target=0.01)
+    on = figures.draw_risk_coverage({"confidence": selective}, points, target=0.01)
     line = curve(on, "confidence")
-    np.testing.assert_array_equal(line.get_xdata(), [0.0, *found.x])
-    np.testing.assert_array_equal(line.get_ydata(), [found.y[0], *found.y])
+    np.testing.assert_array_equal(line.get_xdata(), [0.0, *selective.x])
+    np.testing.assert_array_equal(line.get_ydata(), [selective.y[0], *selective.y])
     assert line.get_drawstyle() == "steps-pre"
     assert (curve(on, "x").get_xdata()[0], curve(on, "x").get_ydata()[0]) == (0.5, 0.1)
     assert on.get_legend_handles_labels()[1] == ["confidence", "x", "target 1 %"]

@@ -142,8 +142,8 @@ def _members(module):
     names = getattr(module, "__all__", None)
     if names is not None:
         return [getattr(module, name) for name in names]
-    own = [value for name, value in vars(module).items() if not name.startswith("_")]
-    return [value for value in own if getattr(value, "__module__", None) == module.__name__]
+    members = [value for name, value in vars(module).items() if not name.startswith("_")]
+    return [value for value in members if getattr(value, "__module__", None) == module.__name__]
 
 
 @cache
@@ -209,15 +209,17 @@ def methods(kind):
 
 def test_docstrings_of_public_names_list_every_parameter_once():
     """A parameter that is missing, or listed twice, is an error."""
-    found = {}
+    defects_of = {}
     for value in dict.fromkeys(public_values()):
         if inspect.isclass(value):
-            found[value] = class_defects(value)
-            found |= {method: function_defects(method) for method in methods(value)}
+            defects_of[value] = class_defects(value)
+            defects_of |= {method: function_defects(method) for method in methods(value)}
         else:
-            found[value] = function_defects(value)
-    assert len(found) > 400
-    broken = [f"{full_name(value)}: {defect}" for value, texts in found.items() for defect in texts]
+            defects_of[value] = function_defects(value)
+    assert len(defects_of) > 400
+    broken = [
+        f"{full_name(value)}: {defect}" for value, texts in defects_of.items() for defect in texts
+    ]
     assert not broken, "\n".join(broken)
 
 

@@ -35,7 +35,7 @@ def world(seed, n, size):
     right = rng.random(len(cluster)) < 1.0 / (1.0 + np.exp(-1.0 - hard))
     common = 0.6 * sure + 0.5 * rng.normal(size=len(cluster))
     first, second = (
-        own * right + common + 0.8 * rng.normal(size=len(cluster)) for own in (1.0, 0.6)
+        strength * right + common + 0.8 * rng.normal(size=len(cluster)) for strength in (1.0, 0.6)
     )
     first, second = (np.clip(np.round(2.0 * values), -4, 4) for values in (first, second))
     return right, first, second, cluster
@@ -68,7 +68,9 @@ def test_single_clusters_are_delong():
     )
     rows = paired_rows(right, tuple(signals), None)
     every = np.ones(80, dtype=bool)
-    (one, first), (two, second) = (auroc_lean(rows, rank, every) for rank in rows.rank)
+    (first_auroc, first), (second_auroc, second) = (
+        auroc_lean(rows, rank, every) for rank in rows.rank
+    )
     parts = (
         (first.right - second.right, int(right.sum())),
         (first.wrong - second.wrong, int((~right).sum())),
@@ -76,7 +78,7 @@ def test_single_clusters_are_delong():
     error, df = lean_spread(rows, parts, 80)
     assert error**2 == pytest.approx(variance, rel=1e-12)
     assert min(right.sum(), (~right).sum()) - 1 <= df <= 79
-    assert one - two == pytest.approx(apart.mean(), abs=1e-15)
+    assert first_auroc - second_auroc == pytest.approx(apart.mean(), abs=1e-15)
 
 
 def test_a_mean_over_cells_by_hand():

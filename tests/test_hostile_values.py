@@ -50,13 +50,13 @@ def check_refused(call, error=ValueError):
 
 def frame(**cells):
     """Two hits with a cell of the first one changed."""
-    made = pd.DataFrame(
+    hits = pd.DataFrame(
         {"query": ["who?", "what?"], "hit_id": ["a", "b"], "score": [0.5, 0.6], "text": ["x", "y"]}
     )
-    made = made.astype(object)
+    hits = hits.astype(object)
     for name, value in cells.items():
-        made[name] = pd.Series([value, made[name][1] if name in made else None], dtype=object)
-    return made
+        hits[name] = pd.Series([value, hits[name][1] if name in hits else None], dtype=object)
+    return hits
 
 
 @pytest.mark.parametrize(

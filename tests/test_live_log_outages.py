@@ -84,20 +84,20 @@ class TestServer:
         monkeypatch.setenv("RAGLAB_BANDIT_LOG", postgresql.schema())
         system = opened(folder, arm)
         first = ask(QUESTION, system=system, request_id="up")
-        with stopped(postgresql) as said:
+        with stopped(postgresql) as warning_texts:
             away = [ask(QUESTION, system=system, request_id=f"away{number}") for number in range(3)]
         logs = 1 + (arm == "bandit")
-        assert len(said) == logs
-        assert sum(AWAY in text for text in said) == 1
+        assert len(warning_texts) == logs
+        assert sum(AWAY in text for text in warning_texts) == 1
         assert first.record.logged
         shown = [
             (response["status"], response["answer"], response.record.logged) for response in away
         ]
         assert shown == [("ok", first["answer"], False)] * 3
-        with warned() as said:
+        with warned() as warning_texts:
             back = ask(QUESTION, system=system, request_id="back")
         assert back.record.logged
-        assert not said
+        assert not warning_texts
         assert logged(system) == ["up", "back"]
         if system.online is not None and arm == "bandit":
             with system.online.log.reading() as log:
@@ -111,15 +111,15 @@ class TestServer:
         """
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         system, loose = opened(folder, audit="required"), opened(folder)
-        with stopped(postgresql) as said:
+        with stopped(postgresql) as warning_texts:
             for same_system in (system, system):
                 with pytest.raises(UnwritableLogError, match="check URL, server and rights"):
                     ask(QUESTION, system=same_system)
             with pytest.raises(UnwritableLogError):
                 system.check()
             loose.check()
-        assert len(said) == 1
-        assert AWAY in said[0]
+        assert len(warning_texts) == 1
+        assert AWAY in warning_texts[0]
 
     def test_it_is_opened_while_the_server_is_away(self, folder, postgresql, monkeypatch):
         """Texts that were to be forgotten are not yet, which is said.
@@ -128,11 +128,13 @@ class TestServer:
         """
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "30")
-        with stopped(postgresql) as said:
+        with stopped(postgresql) as warning_texts:
             system = opened(folder)
             with pytest.raises(UnwritableLogError):
                 opened(folder, audit="required")
-        assert ["texts of over 30 days stay" in text for text in said] == [True], said
+        assert ["texts of over 30 days stay" in text for text in warning_texts] == [True], (
+            warning_texts
+        )
         assert ask(QUESTION, system=system, request_id="q").record.logged
         assert logged(system) == ["q"]
 
@@ -147,12 +149,12 @@ class TestServer:
 
         system = opened(folder, generator=Stopping())
         try:
-            with warned() as said:
+            with warned() as warning_texts:
                 response = ask(QUESTION, system=system, request_id="q")
         finally:
             postgresql.start()
         assert (response["status"], response.record.logged) == ("ok", False)
-        assert len(said) == 1
+        assert len(warning_texts) == 1
         assert (logged(system, REQUESTS), logged(system)) == (["q"], [])
 
 
@@ -167,15 +169,15 @@ class TestFile:
         system = opened(folder)
         ask(QUESTION, system=system, request_id="a")
         audit_of(system).log.close()
-        with locked_file(folder / "audit.sqlite", lock), warned() as said:
+        with locked_file(folder / "audit.sqlite", lock), warned() as warning_texts:
             start = monotonic()
             assert not ask(QUESTION, system=system, request_id="b").record.logged
-            first = monotonic() - start
+            first_s = monotonic() - start
             assert not any(ask(QUESTION, system=system).record.logged for _ in range(5))
-            rest = monotonic() - start - first
-        assert first > patience
-        assert rest < 5 * patience, "five questions waited as the first did"
-        assert len(said) == 1
+            later_s = monotonic() - start - first_s
+        assert first_s > patience
+        assert later_s < 5 * patience, "five questions waited as the first did"
+        assert len(warning_texts) == 1
 
     def test_a_required_log_is_waited_for(self, folder, monkeypatch):
         """As long as by a batch of writers: the question is refused without it."""
@@ -201,11 +203,11 @@ class TestFile:
         with locked_file(folder / "cache" / f"{name}.sqlite"):
             start = monotonic()
             assert ask("What is the travel excess?", system=system)["answer"] is not None
-            first = monotonic() - start
+            first_s = monotonic() - start
             assert [ask(QUESTION, system=system)["answer"] for _ in range(3)] == [answer] * 3
-            rest = monotonic() - start - first
-            with warned() as said:
+            later_s = monotonic() - start - first_s
+            with warned() as warning_texts:
                 system.caches.clear()
-        assert 0.7 < first < 5.0
-        assert rest < 0.7
-        assert [f"{name}.sqlite is not emptied" in text for text in said] == [True]
+        assert 0.7 < first_s < 5.0
+        assert later_s < 0.7
+        assert [f"{name}.sqlite is not emptied" in text for text in warning_texts] == [True]

@@ -110,8 +110,8 @@ def test_the_blocks_of_the_guide_run(tmp_path):
         }
         traces[name] = pd.DataFrame(rows | {"score": score} | labels)
         rng = np.random.default_rng(7)
-    other = raglab.trace_from_frame(traces["other"], score="cosine", name="other")
-    names = {"folder": tmp_path, "frame": traces["frame"], "other_trace": other}
+    second_trace = raglab.trace_from_frame(traces["other"], score="cosine", name="other")
+    names = {"folder": tmp_path, "frame": traces["frame"], "other_trace": second_trace}
     guide = ROOT / "docs" / "public_names.md"
     for block in re.findall(
         r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL

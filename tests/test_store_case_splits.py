@@ -104,10 +104,10 @@ def test_a_partition_that_parts_no_near_duplicates(rows, shares, seed):
     cases = cases_of(rows)
     splits = dealt(cases, shares, seed=seed)
     assert set(splits) <= {name for name, share in zip(SPLIT_NAMES, shares, strict=True) if share}
-    for (case, split), (other, split_of_other) in combinations(zip(cases, splits, strict=True), 2):
-        words = (frozenset(split_words(one.query)) for one in (case, other))
+    for (case, split), (second, split_of_other) in combinations(zip(cases, splits, strict=True), 2):
+        words = (frozenset(split_words(pair_case.query)) for pair_case in (case, second))
         assert split == split_of_other or (
-            jaccard(*words) < NEAR_JACCARD and case.query != other.query
+            jaccard(*words) < NEAR_JACCARD and case.query != second.query
         )
 
 
@@ -270,18 +270,6 @@ def test_a_trace_of_own_hits_is_dealt_saved_tuned_and_certified(tmp_path):
         trace.split("tune")
 
 
-def test_traces_that_cannot_be_dealt_are_refused():
-    """One that has splits, and a table of hits; of shards see tests/extensions/scale."""
-    trace = own_trace(["glass theft", "fire storm", "boat train"], ["ok", "ok", "refuse"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        split = raglab.split(trace)
-        with pytest.raises(ValueError, match=r"no split yet.*got 3 of 3"):
-            raglab.split(split)
-    with pytest.raises(TypeError, match=r"got a DataFrame; .*load_cases"):
-        raglab.split(pd.DataFrame({"query": ["a"]}))  # type: ignore[call-overload]
-
-
 def test_again_deals_what_has_a_split():
     """As if it had none."""
     cases = [Case(f"q{n}", f"question number {n}", "ok") for n in range(60)]
@@ -289,17 +277,3 @@ def test_again_deals_what_has_a_split():
     assert raglab.split(dealt, near=1.0, again=True) == dealt
     other_seed = raglab.split(cases, near=1.0, seed=1)
     assert raglab.split(other_seed, near=1.0, again=True) == dealt
-
-
-def test_shares_of_numpy_deal_as_plain_ones():
-    """float32 and float64, whose digits differ from 0.4 after the seventh.
-
-    Thirds of float32 sum to 1 as well.
-    """
-    cases = distinct(["ok"] * 60 + ["refuse"] * 20)
-    plain = dealt(cases, (0.4, 0.3, 0.3), near=0.8, seed=1)
-    for kind in (np.float32, np.float64):
-        shares = (kind(0.4), kind(0.3), kind(0.3))
-        assert dealt(cases, shares, near=kind(0.8), seed=np.int64(1)) == plain
-    third = np.float32(1 / 3)
-    assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLIT_NAMES, 20)

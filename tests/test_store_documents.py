@@ -197,8 +197,8 @@ def test_the_hash_sees_every_field_and_no_order_of_tags():
     corpora += [Corpus("n", (chunk._replace(**{name: fields[name]}),)) for name in fields]
     hashes = [hash_corpus(corpus) for corpus in corpora]
     assert len({*hashes}) == len(corpora)
-    other = Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))
-    assert hash_corpus(other) == hashes[0]
+    reordered = Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))
+    assert hash_corpus(reordered) == hashes[0]
 
 
 CHUNK = {"id": "a", "source": "s", "text": "t"}

@@ -77,7 +77,7 @@ def sample():
     """Three cases with most columns that a frame may have; the last found nothing."""
     of_case = {"expect_sources": ["a.md"], "min_sources": 1, "split": "tune"}
     first = {"case_id": "c1", "query": "what is it", "label": "ok", **of_case}
-    other = {"case_id": "c2", "query": "who won", "label": "refuse", "split": "tune"}
+    second = {"case_id": "c2", "query": "who won", "label": "refuse", "split": "tune"}
     a = {
         "hit_id": "a",
         "text": "one",
@@ -97,7 +97,7 @@ def sample():
     rows = [
         first | a | {"score": 0.9, "rank": 0, "s_rerank": 0.8, "s_raw": 1.5, "s_hybrid": 0.7},
         first | b | {"score": 0.6, "rank": 1, "s_rerank": 0.4, "s_raw": 0.5, "s_hybrid": 0.6},
-        other | b | {"score": 0.1, "rank": 0, "s_rerank": 0.2, "s_raw": -1.0, "s_hybrid": 0.1},
+        second | b | {"score": 0.1, "rank": 0, "s_rerank": 0.2, "s_raw": -1.0, "s_hybrid": 0.1},
         {"case_id": "c3", "query": "which one", "label": "ambiguous"},
     ]
     return pd.DataFrame(rows)
@@ -108,7 +108,7 @@ def mutated_frame(rng, frame):
 
     And what they were.
     """
-    told = []
+    changes = []
     for _ in range(int(rng.integers(1, 4))):
         if not isinstance(frame, pd.DataFrame) or not frame.shape[0] or not frame.shape[1]:
             break
@@ -116,8 +116,8 @@ def mutated_frame(rng, frame):
             frame, what = _change(rng, frame)
         except UnicodeEncodeError:  # half of a surrogate pair, which pandas itself refuses
             continue
-        told.append(what)
-    return frame, "; ".join(told)
+        changes.append(what)
+    return frame, "; ".join(changes)
 
 
 def _change(rng, frame):
@@ -135,8 +135,8 @@ def _other_cell(rng, frame):
     parts = [
         changed if place == column else frame.iloc[:, place] for place in range(frame.shape[1])
     ]
-    told = f"{frame.columns[column]}[{row}] = {shown(value, 60)}"
-    return pd.concat(parts, axis=1).set_axis(frame.columns, axis=1), told
+    change = f"{frame.columns[column]}[{row}] = {shown(value, 60)}"
+    return pd.concat(parts, axis=1).set_axis(frame.columns, axis=1), change
 
 
 def _other_type(rng, frame):
@@ -157,13 +157,13 @@ def _other_columns(rng, frame):
         return frame.iloc[
             :, [place for place in range(frame.shape[1]) if place != column]
         ], f"without column {column}"
-    other = pick(
+    label = pick(
         rng, (pick(rng, WORDS), 0, None, ("a", "b"), pick(rng, list(frame.columns)), np.nan)
     )
-    names = [other if place == column else name for place, name in enumerate(frame.columns)]
+    names = [label if place == column else name for place, name in enumerate(frame.columns)]
     return frame.set_axis(
         pd.Index(names, tupleize_cols=False, dtype=object), axis=1
-    ), f"column {column} is named {shown(other, 60)}"
+    ), f"column {column} is named {shown(label, 60)}"
 
 
 def _other_rows(rng, frame):
@@ -204,7 +204,7 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path):
         return Trial(
             f"{score}, signals {signals}: {what}",
             lambda: trace_from_frame(changed, score=score, signals=signals),
-            lambda made: trace_problem(made, tmp_path),
+            lambda trace: trace_problem(trace, tmp_path),
         )
 
     failures = fuzz("frames", draw, tmp_path, -(-CASES // 4))
@@ -331,9 +331,9 @@ def bandit_log():
 
 def impossible(table):
     """What no estimate from rewards in [0, 1] can be."""
-    found = table[["value", "low", "high"]].to_numpy(dtype=np.float64)
-    if np.isinf(found).any():
-        return f"an infinite estimate: {found.tolist()}"
+    numbers = table[["value", "low", "high"]].to_numpy(dtype=np.float64)
+    if np.isinf(numbers).any():
+        return f"an infinite estimate: {numbers.tolist()}"
     stated = table[table["status"] != "none"]
     return (
         ""

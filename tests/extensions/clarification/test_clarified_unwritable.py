@@ -86,20 +86,20 @@ class TestFullDisk:
             response = ask("What is the excess?", system=system, request_id=f"q{number}", **about)
             assert response["clarification"] is not None
         switch(system, True)
-        with warned() as said:
+        with warned() as warning_texts:
             full = [
                 ask("What is the excess?", system=system, request_id=f"full{number}", **about)
                 for number in range(12)
             ]
-        lost = [one for one in full if not one.record.logged]
+        lost = [answer for answer in full if not answer.record.logged]
         assert lost
-        assert [AWAY in text for text in said] == [True]
-        for one in lost:
-            assert one["clarification"] is None
-            assert one["default_applied"] is None
-            assert one["warnings"][-1] == UNLOGGED
+        assert [AWAY in text for text in warning_texts] == [True]
+        for answer in lost:
+            assert answer["clarification"] is None
+            assert answer["default_applied"] is None
+            assert answer["warnings"][-1] == UNLOGGED
         same = ask("What is the excess?", system=plain, **about)
-        assert [(one["status"], one["answer"]) for one in lost] == [
+        assert [(answer["status"], answer["answer"]) for answer in lost] == [
             (same["status"], same["answer"])
         ] * len(lost)
         french = ask(QUI, system=system, now=START)
@@ -112,10 +112,10 @@ class TestFullDisk:
                 for number in range(4)
             )
         switch(system, False)
-        with warned() as said:
+        with warned() as warning_texts:
             again = ask("What is the excess?", system=system, request_id="after", **about)
         assert again["clarification"] is not None
-        assert not said
+        assert not warning_texts
         again = reply(f"q{len(taken)}", "Storm and wind", system=system, now=START)
         assert again["status"] in {"ok", "refuse"}
         assert system.audit is not None

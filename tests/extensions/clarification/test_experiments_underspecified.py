@@ -31,11 +31,11 @@ def test_the_threshold_keeps_to_five_percent(experiment):
 def test_a_score_is_made_of_the_rest_alone(experiment):
     """It gets the turns that are not held out."""
     vague, domain = np.tile(np.arange(40) >= 20, 2), np.repeat(["a", "b"], 40)
-    rest: list[set[str]] = []
+    scored_domains: list[set[str]] = []
 
     def score(rows):
-        rest.append({*domain[rows]})
+        scored_domains.append({*domain[rows]})
         return np.zeros(80)
 
     experiment.ask_rates(score, vague, domain)
-    assert rest == [{"b"}, {"a"}]
+    assert scored_domains == [{"b"}, {"a"}]

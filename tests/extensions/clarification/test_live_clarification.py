@@ -240,7 +240,7 @@ class TestTheArticle:
         assert question_response["clarification"]["question_to_user"].startswith(
             "Page 1 did not name"
         )
-        assert "1" not in [one["value"] for one in question_response["options"]]
+        assert "1" not in [option["value"] for option in question_response["options"]]
         response = answered(system, "try TOC", "twelve")
         assert (response["status"], response["sources"]) == ("ok", [f"{COVER}#2"])
         assert "Acme Assurance plc" in response["answer"]
@@ -388,15 +388,15 @@ class TestReplies:
         assert (response["status"], response["sources"]) == ("refuse", [])
         assert "page 1" in response["refusal_reason"]
 
-    @pytest.mark.parametrize("said", ["other", "Something else.", "4", "cancel"])
-    def test_something_else_and_cancel_end_it_without_a_vote(self, opened, said):
+    @pytest.mark.parametrize("words", ["other", "Something else.", "4", "cancel"])
+    def test_something_else_and_cancel_end_it_without_a_vote(self, opened, words):
         """By the option's value, text or number, or by words that drop the matter."""
         system = opened()
         question_response = ask(
             "the policyholder", system=system, documents=[ROLES], request_id="q", now=START
         )
         assert [option["value"] for option in question_response["options"]][3:] == ["other"]
-        ended = answered(system, said)
+        ended = answered(system, words)
         assert (ended["status"], ended["sources"]) == ("refuse", [])
         assert votes(system) == {}
         assert explain_request("q", audit(system)).rebuilt
@@ -452,7 +452,7 @@ class TestReplies:
         answered(system)
         assert put(system, WHO, ENGLISH, "s", session="ann")["default_applied"] is not None
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(minutes=5))
-        other = opened({"confidence": {"enabled": True}})
+        changed_system = opened({"confidence": {"enabled": True}})
         for request, words, asker, message in (
             ("nobody", "yes", system, "nobody"),
             ("plain", "yes", system, "asked about or filled in, got 'plain'"),
@@ -461,7 +461,7 @@ class TestReplies:
             ("q", "no", system, "one reply, and 'q' had 'yes'"),
             ("s", "no", system, "was settled at"),
             ("q", "yes", opened(clarify=False), "clarify=True"),
-            ("p", "yes", other, "policy_id that asked"),
+            ("p", "yes", changed_system, "policy_id that asked"),
         ):
             refused(message, reply, request, words, system=asker)
 
@@ -539,13 +539,16 @@ class TestAudit:
         """Byte for byte, for answers, refusals and options."""
         questions = [(WHO, [ENGLISH]), ("weather", None), ("What is covered?", None), (" ", None)]
         for policy in ({}, ASKING):
-            one, two = opened(policy, clarify=False), opened(policy, clarify=False, audit=False)
-            assert one.audit is not None
-            assert (two.audit, two.clarifier) == (None, None)
+            logged_system, bare_system = (
+                opened(policy, clarify=False),
+                opened(policy, clarify=False, audit=False),
+            )
+            assert logged_system.audit is not None
+            assert (bare_system.audit, bare_system.clarifier) == (None, None)
             for question, documents in questions:
                 response = [
                     ask(question, system=system, documents=documents, request_id="r").json()
-                    for system in (one, two)
+                    for system in (logged_system, bare_system)
                 ]
                 assert response[0] == response[1]
 
@@ -582,7 +585,7 @@ class TestDocuments:
         assert question_response["clarification"]["audit"]["kind"] == "date_scope"
         assert question_response["clarification"]["candidate_values"] == ["newest", "oldest"]
         response = answered(system, "the older one", "a")
-        assert (response["status"], [one.split("#")[0] for one in response["sources"]]) == (
+        assert (response["status"], [source.split("#")[0] for source in response["sources"]]) == (
             "ok",
             [COVER],
         )
@@ -714,14 +717,14 @@ def test_a_refresh_that_can_change_nothing_is_left_out(opened):
         assert response["default_applied"] is not None
 
 
-def turns(system, request, *said):
+def turns(system, request, *responses):
     """What the responses of a request's turns name, its log and its explanation are one.
 
     Null is none.
     """
     explanation = explain_request(request, audit(system))
     assert explanation.rebuilt, explanation.differences
-    named = [response["default_applied"] for response in said]
+    named = [response["default_applied"] for response in responses]
     assert [decision.default_applied for decision in explanation.decisions] == named
     assert explanation.default_applied == named[-1]
     keys = ("row_id", "version", "value", "confidence", "gate")
@@ -736,7 +739,7 @@ def turns(system, request, *said):
     assert (
         question_response
         == (explanation.clarification is not None)
-        == (said[0]["clarification"] is not None)
+        == (responses[0]["clarification"] is not None)
     )
 
 
@@ -788,8 +791,8 @@ class TestLanguage:
         assert response["refusal_reason"] in str(raglab.explain("q", system=system))
         english = ask("Is theft covered?", system=system, now=START)
         assert english["answer"] == system.policy.refusal_message
-        own = opened(strict | {"refusal_message": "Nope."})
-        assert ask("Le vol est-il couvert ?", system=own, now=START)["answer"] == "Nope."
+        stated_system = opened(strict | {"refusal_message": "Nope."})
+        assert ask("Le vol est-il couvert ?", system=stated_system, now=START)["answer"] == "Nope."
 
 
 def test_texts_older_than_the_setting_are_blanked_on_opening(opened, monkeypatch):

@@ -61,8 +61,8 @@ print("kernel has", cockpit.policy.policy_id)
 @pytest.fixture(scope="module")
 def opened():
     """One browser for all tests."""
-    with browser() as found:
-        yield found
+    with browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +93,19 @@ def page(opened, place, tmp_path_factory):
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )
     with jupyter_lab(place, tmp_path_factory.mktemp("settings")) as address:
-        found = opened.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+        notebook_page = opened.new_context(viewport={"width": 1280, "height": 1000}).new_page()
         errors: list[str] = []
-        found.on("pageerror", lambda error: errors.append(str(error)))
-        asked = only_this_machine(found)
-        run_all(found, address.format("cockpit.ipynb"))
-        found.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
-        found.wait_for_selector(".jp-OutputArea-output >> text=kernel has", timeout=SECONDS * 1e3)
-        yield found
+        notebook_page.on("pageerror", lambda error: errors.append(str(error)))
+        addresses = only_this_machine(notebook_page)
+        run_all(notebook_page, address.format("cockpit.ipynb"))
+        notebook_page.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
+        notebook_page.wait_for_selector(
+            ".jp-OutputArea-output >> text=kernel has", timeout=SECONDS * 1e3
+        )
+        yield notebook_page
         assert errors == []
-        assert [one for one in asked if "raglab" in one] == []
-        found.close()
+        assert [requested for requested in addresses if "raglab" in requested] == []
+        notebook_page.close()
 
 
 @pytest.fixture
@@ -155,8 +157,8 @@ class TestCockpit:
         row.click()
         # flips come behind the gates
         fresh.wait_for_selector(".raglab-cockpit .case:not([hidden]) >> text=set it")
-        told = cockpit_of(fresh).locator(".case").inner_text()
-        assert "similarity" in told
+        case_text = cockpit_of(fresh).locator(".case").inner_text()
+        assert "similarity" in case_text
         fresh.keyboard.press("Escape")
         show_pane(fresh, "numbers")
 

@@ -146,14 +146,14 @@ class TestMoves:
             [],
             False,
         )
-        assert [one["path"] for one in after["changes"]] == ["similarity.min_similarity"]
+        assert [change["path"] for change in after["changes"]] == ["similarity.min_similarity"]
 
     def test_messages_of_many_threads_lose_nothing(self):
         """Each is a page with its own number, every move is in the history, each page is whole."""
         cockpit = opened()
         first = cockpit.widget.page["number"]
-        seen: list[dict[str, Any]] = []
-        cockpit.widget.observe(lambda change: seen.append(change["new"]), "page")
+        pages: list[dict[str, Any]] = []
+        cockpit.widget.observe(lambda change: pages.append(change["new"]), "page")
 
         def moves(thread):
             for step in range(5):
@@ -167,14 +167,14 @@ class TestMoves:
             thread.start()
         for thread in threads:
             thread.join(WAIT_S)
-        assert [page["number"] for page in seen] == list(range(first + 1, first + 21))
-        policies = {page["policy_id"] for page in seen}
+        assert [page["number"] for page in pages] == list(range(first + 1, first + 21))
+        policies = {page["policy_id"] for page in pages}
         for _ in range(20):
             policies -= {cockpit.policy.policy_id}
             cockpit.undo()
         assert policies == set()
         assert cockpit.policy == free_policy()
-        for page in seen[:4]:
+        for page in pages[:4]:
             (change,) = page["changes"]
             alone = CockpitState(cockpit.trace, free_policy()).set(change["path"], change["to"])
             assert page["policy_id"] == alone.policy.policy_id

@@ -76,8 +76,8 @@ class TestGraph:
             entities=("Ann Lee",),
             tags={"product": "Premier Home", "version": "25"},
         )
-        other = [_chunk(1, PARTIES), _chunk(2, "See NM-FG-4417."), _chunk(3, "No hail.")]
-        entities = entity_graph([stated, *other]).entities
+        others = [_chunk(1, PARTIES), _chunk(2, "See NM-FG-4417."), _chunk(3, "No hail.")]
+        entities = entity_graph([stated, *others]).entities
         assert {
             "ann lee",
             "premier home",
@@ -162,19 +162,19 @@ class TestWalk:
         others = np.array([1.0]), np.array([2])
         for query in ("how do I bake bread", "", "???"):
             assert seeds(graph, query) == {}
-            for found in (graph.search(query, 3), graph.search(query, 3, seeds=others)):
-                assert (found[1] == -1).all()
-                assert np.isnan(found[0]).all()
+            for result in (graph.search(query, 3), graph.search(query, 3, seeds=others)):
+                assert (result[1] == -1).all()
+                assert np.isnan(result[0]).all()
 
     def test_the_walk_stays_inside_the_scope(self, graph):
         """Only named chunks are found, and what lies outside of them carries no weight."""
         query = "storm excess of the client who owes Cotswold Building Society"
-        for asked, scope, ids in (
+        for question, scope, ids in (
             (query, [1, 3], [-1, -1, -1]),
             ("Ann Lee", [1, 4, 1], [1, -1, -1]),
             ("Ann Lee", [], [-1, -1, -1]),
         ):
-            assert graph.search(asked, 3, np.array(scope, np.int64))[1].tolist() == ids
+            assert graph.search(question, 3, np.array(scope, np.int64))[1].tolist() == ids
         whole = graph.search(query, 3, np.arange(5))
         for ours, theirs in zip(graph.search(query, 3), whole, strict=True):
             assert np.array_equal(ours, theirs, equal_nan=True)
@@ -205,10 +205,10 @@ class TestWalk:
             "Quelle franchise chez Roussel ?",
         ):
             scores, ids = broker[1].search(query, 420)
-            found = ids >= 0
-            assert 0.0 < scores[found].sum() < 1.0
-            steps = np.diff(scores[found])
-            assert ((steps < 0) | ((steps == 0) & (np.diff(ids[found]) > 0))).all()
+            is_hit = ids >= 0
+            assert 0.0 < scores[is_hit].sum() < 1.0
+            steps = np.diff(scores[is_hit])
+            assert ((steps < 0) | ((steps == 0) & (np.diff(ids[is_hit]) > 0))).all()
 
     def test_the_same_in_every_process(self, broker):
         """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""
@@ -220,7 +220,8 @@ class TestWalk:
             "print([one.tobytes().hex() for one in graph.search(sys.argv[2], 20)])"
         )
         ours = [
-            one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search(query, 20)
+            column.tobytes().hex()
+            for column in pickle.loads(pickle.dumps(broker[1])).search(query, 20)
         ]
         out = subprocess.run(
             [sys.executable, "-c", code, str(BROKER), query],

@@ -35,12 +35,12 @@ def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path):
     The fourth is explained though the first and the last file are gone.
     """
     trace, policy = stored(random_trace(2, n_cases=6)), random_policies(2, 1)[0]
-    there = save_shards([trace], tmp_path / "shards", shard=2)
-    decisions, whole = decide(there, policy), decide(trace, policy)
+    shards = save_shards([trace], tmp_path / "shards", shard=2)
+    decisions, whole = decide(shards, policy), decide(trace, policy)
     assert {("cases", "6"), ("shards", "3")} <= {*decisions._summary().facts}
     same(decisions.frame(), whole.frame())
     for number in (0, 2):
-        Path(there.parts[number].path).unlink()
+        Path(shards.parts[number].path).unlink()
     assert repr(decisions.explain("q3")) == repr(whole.explain("q3"))
     with pytest.raises(TraceError):
         decisions.explain("q0")
@@ -72,14 +72,14 @@ def test_signals_are_measured_shard_by_shard(tmp_path):
     That gives the columns of the trace in one piece.
     """
     whole = sample_trace()
-    made = save_shards([whole], tmp_path / "t", shard=4)
-    both: Any = made
+    sharded = save_shards([whole], tmp_path / "t", shard=4)
+    both: Any = sharded
     with pytest.raises(
         TypeError, match=r"add_signals must have a trace in memory, got a ShardedTrace"
     ):
         add_signals(both, counted()[0])
     written = save_shards(
-        (add_signals(shard, counted()[0]) for shard in made.shards()), tmp_path / "u"
+        (add_signals(shard, counted()[0]) for shard in sharded.shards()), tmp_path / "u"
     )
     values = np.concatenate([shard.columns["share_of_words"] for shard in written.shards()])
     assert np.array_equal(
@@ -94,17 +94,17 @@ def test_documents_with_paths_as_sources_decide_alike(tmp_path, encoder):
     corpus, cases = load_corpus(folder), load_cases(folder)
     whole = raglab.build_trace(corpus, cases, cache=None, **SMALL)
     shards = raglab.io.build_shards(corpus, cases, folder / "shards", shard=2, cache=None, **SMALL)
-    one, two = decide(whole, FIRST_HIT), decide(shards, FIRST_HIT)
-    pd.testing.assert_frame_equal(one.frame(), two.frame())
-    assert one.cells.tolist() == two.cells.tolist()
+    plain, sharded = decide(whole, FIRST_HIT), decide(shards, FIRST_HIT)
+    pd.testing.assert_frame_equal(plain.frame(), sharded.frame())
+    assert plain.cells.tolist() == sharded.cells.tolist()
     pd.testing.assert_frame_equal(raglab.lab.ranking(whole), raglab.lab.ranking(shards))
 
 
 def test_a_trace_of_shards_is_dealt_in_memory(tmp_path):
     """Refused with the remedy, which deals as the trace in memory is dealt."""
     trace = labelled(2, {"": 60})
-    there = save_shards([trace], tmp_path / "shards", shard=20)
+    shards = save_shards([trace], tmp_path / "shards", shard=20)
     with pytest.raises(TypeError, match=r"got a ShardedTrace; .*trace\.loaded\(\)"):
-        raglab.split(there)  # type: ignore[call-overload]
-    dealt, whole = raglab.split(there.loaded(), near=1.0), raglab.split(trace, near=1.0)
+        raglab.split(shards)  # type: ignore[call-overload]
+    dealt, whole = raglab.split(shards.loaded(), near=1.0), raglab.split(trace, near=1.0)
     assert [case.split for case in dealt.cases] == [case.split for case in whole.cases]

@@ -29,8 +29,8 @@ def test_an_index_is_built_and_asked(script, tmp_path):
     bench = script("bench_index")
     assert bench.run_step("build", 120, tmp_path)["disk_mb"] > 0.0
     assert bench.run_step("ask", 120, tmp_path)["recall"] > 0.9
-    asked = bench.random_units(-1, 3)
-    near = asked @ bench.random_units(0, 120).T
-    assert [set(row) for row in bench.exact(asked, 120).tolist()] == [
+    queries = bench.random_units(-1, 3)
+    near = queries @ bench.random_units(0, 120).T
+    assert [set(row) for row in bench.exact(queries, 120).tolist()] == [
         set(np.argsort(-row)[: bench.K].tolist()) for row in near
     ]

@@ -57,15 +57,15 @@ def test_three_splits_in_shards_of_seven(tmp_path):
     trace = labelled(0, SPLITS)
     parts = save_shards([trace], tmp_path, shard=7)
     assert len(parts.parts) == 16
-    found = same(parts, trace, lambda t: certify_best(t, POLICY, targets=TARGET))
-    assert found.policy is not None
-    made = found.certificate
+    result = same(parts, trace, lambda t: certify_best(t, POLICY, targets=TARGET))
+    assert result.policy is not None
+    certificate = result.certificate
     alone = same(parts, trace, lambda t: certify_policy(t, POLICY, targets=TARGET))
     assert alone.certificate.pilot_hash is None
-    assert made.pilot_hash == queries_hash(trace.split("tune").cases)
-    assert (made.pilot, made.cases, made.method) == (40, 60, "fixed_sequence")
+    assert certificate.pilot_hash == queries_hash(trace.split("tune").cases)
+    assert (certificate.pilot, certificate.cases, certificate.method) == (40, 60, "fixed_sequence")
     assert (
-        made.cases_hash
+        certificate.cases_hash
         == queries_hash(trace.split("certify").cases)
         == trace_hash(parts.split("certify"))
     )
@@ -95,17 +95,17 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
     trace = mixed(labelled(seed, splits, missing=0.1), seed)
     parts = save_shards([trace], tmp_path_factory.mktemp("t"), shard=shard)
     policy = POLICY.replace("l2.enabled", True)
-    found = same(
+    result = same(
         parts,
         trace,
         lambda t: certify_best(t, policy, targets=targets, costs=costs, paths=paths),
     )
-    if found is not None and found.policy is not None:
+    if result is not None and result.policy is not None:
         new = labelled(seed + 1, {"": 40, "report": 20})
-        there = save_shards([new], tmp_path_factory.mktemp("n"), shard=shard)
-        alike(*(check_policy(seen, found.policy) for seen in (there, new)))
+        shards = save_shards([new], tmp_path_factory.mktemp("n"), shard=shard)
+        alike(*(check_policy(checked_trace, result.policy) for checked_trace in (shards, new)))
         with pytest.raises(ValueError, match="a check must see new cases"):
-            check_policy(parts, found.policy)
+            check_policy(parts, result.policy)
 
 
 def test_a_question_in_several_shards_is_one(tmp_path):
@@ -118,8 +118,8 @@ def test_a_question_in_several_shards_is_one(tmp_path):
     )
     trace = replace(base, cases=tuple(cases))
     shards = save_shards([trace], tmp_path / "shards", shard=16)
-    found = same(shards, trace, lambda t: certify_policy(t, POLICY, targets=TARGET))
-    assert found.certificate.cases == 25
+    result = same(shards, trace, lambda t: certify_policy(t, POLICY, targets=TARGET))
+    assert result.certificate.cases == 25
 
 
 def test_a_look_in_shards_is_a_look(tmp_path):
@@ -152,7 +152,7 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path):
     for verb in (certify_best, certify_policy):
         assert same(parts, trace, lambda t, verb=verb: verb(t, POLICY, targets=TARGET)) is None
     plain = labelled(0, {"": 20})
-    there = save_shards([plain], tmp_path / "b", shard=9)
+    shards = save_shards([plain], tmp_path / "b", shard=9)
     line = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
     fused = {
         "enabled": True,
@@ -160,7 +160,7 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path):
         "fitted_on": queries_hash(plain.cases),
     }
     with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
-        certify_best(there, free_policy(fused=fused), targets=TARGET)
+        certify_best(shards, free_policy(fused=fused), targets=TARGET)
 
 
 def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path):
@@ -175,8 +175,8 @@ def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path):
     family = grid(pilot, fitted)
     assert grid(of_parts, fitted) == family
     assert np.array_equal(held_out_cells(of_parts, family), held_out_cells(pilot, family))
-    found = same(parts, trace, lambda t: certify_best(t, fitted, targets={RISK: 0.05}))
-    assert found is not None
+    result = same(parts, trace, lambda t: certify_best(t, fitted, targets={RISK: 0.05}))
+    assert result is not None
 
 
 def test_each_case_is_measured_once(tmp_path, monkeypatch):
