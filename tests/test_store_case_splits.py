@@ -42,9 +42,9 @@ def dealt(cases, shares, **how):
     """Splits of the cases in their order; warnings are of other tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = raglab.split(cases, **dict(zip(SPLIT_NAMES, shares, strict=True)), **how)
-    assert [case._replace(split=None) for case in found] == list(cases)
-    return [case.split for case in found]
+        split_cases = raglab.split(cases, **dict(zip(SPLIT_NAMES, shares, strict=True)), **how)
+    assert [case._replace(split=None) for case in split_cases] == list(cases)
+    return [case.split for case in split_cases]
 
 
 def test_shares_of_each_label():
@@ -52,8 +52,8 @@ def test_shares_of_each_label():
     cases = distinct(["ok"] * 60 + ["refuse"] * 20 + ["ambiguous"] * 10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = raglab.split(cases)
-    counts = Counter((case.expect_status, case.split) for case in found)
+        split_cases = raglab.split(cases)
+    counts = Counter((case.expect_status, case.split) for case in split_cases)
     assert [[counts[label, split] for split in SPLIT_NAMES] for label in LABELS] == [
         [24, 18, 18],
         [8, 6, 6],
@@ -63,35 +63,35 @@ def test_shares_of_each_label():
 
 def test_near_duplicates_stay_together():
     """In one step or in several, whatever their labels; case and white space are irrelevant."""
-    asked = [
+    texts = [
         "How long is the notice period?",
         "What is the notice period?",  # shares 4 of 7 words with the first
         "what  IS the notice period?",
         "Who pays for broken glass?",
     ]
-    assert near_duplicates(asked) == [[0, 1, 2], [3]]
+    assert near_duplicates(texts) == [[0, 1, 2], [3]]
     for seed in range(20):
-        cases = [Case(f"q{n}", query, "ok" if n % 2 else "refuse") for n, query in enumerate(asked)]
+        cases = [Case(f"q{n}", query, "ok" if n % 2 else "refuse") for n, query in enumerate(texts)]
         assert len(set(dealt(cases, (0.4, 0.3, 0.3), seed=seed)[:3])) == 1
-    assert near_duplicates(asked, near=1.0) == [[0], [1, 2], [3]]
+    assert near_duplicates(texts, near=1.0) == [[0], [1, 2], [3]]
     # without a word only the same text is the same
     assert near_duplicates(["?", "!", "? "], near=0.1) == [[0, 2], [1]]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(questions, max_size=25), st.sampled_from([0.1, 0.25, 0.5, 0.7, 1.0]))
-def test_groups_are_the_components_of_the_plain_definition(asked, near):
+def test_groups_are_the_components_of_the_plain_definition(texts, near):
     """The search by rarest words finds the pairs that comparing all pairs finds."""
-    bags = [frozenset(split_words(text)) for text in asked]
-    group = list(range(len(asked)))
-    for one, other in combinations(range(len(asked)), 2):
-        same = plain_question(asked[one]) == plain_question(asked[other])
-        if same or jaccard(bags[one], bags[other]) >= near:
-            group = [group[one] if of == group[other] else of for of in group]
+    bags = [frozenset(split_words(text)) for text in texts]
+    group = list(range(len(texts)))
+    for first, second in combinations(range(len(texts)), 2):
+        same = plain_question(texts[first]) == plain_question(texts[second])
+        if same or jaccard(bags[first], bags[second]) >= near:
+            group = [group[first] if of == group[second] else of for of in group]
     plain = {}
     for place, of in enumerate(group):
         plain.setdefault(of, []).append(place)
-    assert near_duplicates(asked, near) == sorted(plain.values())
+    assert near_duplicates(texts, near) == sorted(plain.values())
 
 
 @settings(max_examples=40, deadline=None)
