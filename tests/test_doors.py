@@ -1,6 +1,6 @@
 """What a researcher imports.
 
-Notebooks, guides and experiments take names from the public doors and the algebra.
+Notebooks and guides take names from the public doors and the algebra.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not pl
 }
 
 
-# Experiments that measure what no door offers, with what that is.
 def code_of(path):
     """Its code; the code cells of a notebook or the Python blocks of a page, one after another."""
     text = path.read_text(encoding="utf-8")

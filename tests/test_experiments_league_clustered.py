@@ -140,9 +140,6 @@ def test_ties_are_worth_the_mean_of_their_orders(rows, place):
     )
 
 
-# --- laws of all
-
-
 def test_few_clusters_give_no_interval():
     """Nine clusters of 30 cases: a value, a note, and no ends."""
     right, first, second, cluster = world(8, 270, 30)

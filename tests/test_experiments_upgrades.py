@@ -1,4 +1,4 @@
-"""Deals and tables of `experiments/upgrades.py`."""
+"""Deals of `experiments/upgrades.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that are away, full, locked or closed while a system answers.
+"""Logs that are away, locked or closed while a system answers.
 
 Said once, counted, logged again afterwards.
 """

@@ -1,4 +1,4 @@
-"""What `experiments/situations.py` counts, by hand and on two bundled situations, end to end."""
+"""What `experiments/situations.py` counts, by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams, statements and fixed samples of `experiments/monitoring.py`."""
+"""Streams and statements of `experiments/monitoring.py`."""
 
 from __future__ import annotations
 

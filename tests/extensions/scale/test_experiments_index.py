@@ -1,4 +1,4 @@
-"""What `experiments/bench_index.py` and `experiments/cluster.py` say of what they measured."""
+"""What `experiments/bench_index.py` says of what it measured."""
 
 from __future__ import annotations
 
