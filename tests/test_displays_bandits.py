@@ -176,6 +176,12 @@ def test_propensities_by_window():
     assert first["round"].tolist() == [1.5, 3.0]
 
 
+def test_a_forest_marks_the_status(displays):
+    """In words, where an estimate is weak or says nothing."""
+    labels = displays["forest"].plot().ax_.get_legend_handles_labels()[1]
+    assert {"weak: read with care", "none: the log says nothing about it"} <= set(labels)
+
+
 def test_the_audit_draws_its_tables():
     """Arms, the simulated comparison and the pairs, in this order.
 

@@ -169,6 +169,18 @@ def worldly(path):
         )
 
 
+def test_no_clock_reaches_the_algebra_as_a_value():
+    """Not as a default, a field's factory or a callback: `datetime.now` uncalled is a clock too."""
+    clocks = [
+        f"{place(path)}:{node.lineno} {node.value.id}.{node.attr}"
+        for path in ALGEBRA_FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if node.value.id in {"datetime", "date", "time"} and node.attr in CLOCK
+    ]
+    assert clocks == []
+
+
 def _with_arguments(node, arguments):
     """Every node with the names of the arguments of the functions around it."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):

@@ -6,7 +6,7 @@ Said once, counted, logged again afterwards.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from time import monotonic
 
 import pytest
@@ -15,7 +15,7 @@ from generators import Fixed
 from live_worlds import CORPUS, SMALL
 from log_samples import AWAY, audit_of, check_numbers
 from raglab.live.ask import ask
-from raglab.live.system import System, build_index
+from raglab.live.system import AUDIT, LogOutages, System, build_index
 from raglab.store import database
 from raglab.store.database import UnwritableLogError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
@@ -211,3 +211,27 @@ class TestFile:
         assert 0.7 < first_s < 5.0
         assert later_s < 0.7
         assert [f"{name}.sqlite is not emptied" in text for text in warning_texts] == [True]
+
+
+class TestOutages:
+    """Warnings of an outage."""
+
+    def test_each_outage_is_one_warning(self):
+        """Whatever comes in between; the first row of a question ends none."""
+        outages = LogOutages()
+
+        def question(*, fails, ends=True):
+            with outages.writing(AUDIT, ends=ends):
+                if fails:
+                    msg = "full"
+                    raise UnwritableLogError(msg)
+
+        with warned() as warning_texts:
+            for fails in (False, True, True, True, False, False, True, False):
+                question(fails=False, ends=False)
+                with suppress(UnwritableLogError):
+                    question(fails=fails)
+        assert [text.partition(":")[2].split(" (")[0] for text in warning_texts] == [
+            " questions get no row in it",
+            " questions get no row in it",
+        ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import warnings
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from raglab import cli
 from raglab.store import files
 from raglab.store.files import InputError, json_lines, read_bytes
 from raglab.store.loaders import load_cases, load_corpus
@@ -223,6 +227,23 @@ def test_a_name_that_is_no_unicode_is_refused(tmp_path):
     (tmp_path / os.fsdecode(b"\xff.md")).write_text("One.")
     with pytest.raises(InputError, match=r"a document's name must be Unicode.*rename the file"):
         load_corpus(tmp_path)
+
+
+def test_the_command_line_follows_links_when_asked(corpus, monkeypatch):
+    """`raglab trace`, `index` and `check` hand `--follow-links` on to the loaders."""
+    calls = []
+
+    def noted(_, *, follow_links=False, **_more):
+        calls.append(follow_links)
+        raise typer.Exit(3)
+
+    # which would else hold what is patched here for good
+    importlib.import_module("raglab.live.index_folder")
+    monkeypatch.setattr("raglab.store.loaders.load_corpus", noted)
+    for command in ("trace", "index"):
+        for more in ([], ["--follow-links"]):
+            CliRunner().invoke(cli.app, [command, str(corpus), "--out", "t", *more])
+    assert calls == [False, True] * 2
 
 
 @pytest.mark.parametrize("follow_links", [False, True])

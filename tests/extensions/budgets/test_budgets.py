@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import read_only_arguments
@@ -127,6 +127,7 @@ def test_a_budget_that_does_not_bind_has_no_price():
 
 
 @given(grids(), st.integers(1, 8))
+@example((np.array([[0.0, 1.0]]), np.array([[0.0, 1.0]])), 2)
 @settings(max_examples=25, deadline=None)
 def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
     """By its own predictions no plan with this spend earns more.

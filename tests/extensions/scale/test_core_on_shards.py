@@ -11,7 +11,7 @@ import pytest
 
 import raglab
 from document_samples import FIRST_HIT, same_names
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, status_alone, status_alone_sentence
 from live_worlds import SMALL
 from parts import same
 from raglab.extensions.scale.sharded_traces import save_shards
@@ -64,6 +64,13 @@ def test_a_warning_of_refusals_is_of_all_shards(tmp_path):
         UserWarning, match=r"gate l2 refuses 56 of 60 .* of these is 1.0509 to 1.6737;"
     ):
         raglab.decide(shards, Policy.load())
+
+
+def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path):
+    """Decisions say so as those of the trace in memory."""
+    trace = status_alone({"tune": 40, "report": 20})
+    shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
+    assert status_alone_sentence(trace) in repr(raglab.decide(shards, Policy.from_mapping({})))
 
 
 def test_signals_are_measured_shard_by_shard(tmp_path):

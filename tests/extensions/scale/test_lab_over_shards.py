@@ -51,7 +51,7 @@ from raglab.lab.untuned_policies import always_answer, manual_loop
 from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
-from raglab.replay import decide
+from raglab.replay import decide, trace_codes
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
@@ -120,12 +120,14 @@ class TestPolicies:
     """Policies beside each other."""
 
     def test_comparisons(self, seed, size):
-        """Paired tests and contests."""
+        """Paired tests, contests, and the code of every case."""
         trace, (first, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
         named = {"tuned": first, "defaults": two, "free": first}
         roles = {"defaults": "incumbent", "free": "free policy"}
         both(trace, size, lambda here: compare(here, first, two))
         both(trace, size, lambda here: contests(here, named, roles))
+        codes = (trace_codes(here, [first, two]) for here in (trace, in_parts(trace, size)))
+        np.testing.assert_array_equal(*codes)
 
 
 @WORLDS

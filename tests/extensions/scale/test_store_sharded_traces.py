@@ -84,6 +84,7 @@ class TestByHead:
             "report": 2,
         }
         assert (shards.version, shards.arms) == (1, trace.arms)
+        assert shards.hits_of("q4").equals(trace.hits_of("q4"))
 
     def test_a_shard_holds_the_chunks_that_it_hits(self, tmp_path):
         """Those alone, in corpus order, and each case its own hits."""
@@ -113,7 +114,8 @@ class TestLaws:
         trace = split_world(seed=seed)
         shards = save_shards([trace], tmp_path_factory.mktemp("t"), shard=size)
         rows = sorted(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=9)))
-        values = np.random.default_rng(seed).random(7)
+        names = [case.id for case in reversed(trace.cases)]
+        values = pd.Series(np.random.default_rng(seed).random(7), names)
         here = trace.with_signal("judge", values, **ASKED).subset(rows)
         parted = shards.with_signal("judge", values, **ASKED).subset(rows)
         assert (len(parted), ids(parted)) == (len(rows), [case.id for case in here.cases])
