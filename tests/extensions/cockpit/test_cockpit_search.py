@@ -104,6 +104,18 @@ class TestCosts:
         assert 5.0 in pages.cockpit.page()["costs"][0]
         assert pages.sent[-1]["total"] == TRIALS
 
+    def test_a_search_whose_costs_changed_does_not_hold_up_the_next(self, monkeypatch):
+        """It begins while the old one has not ended, and shows points of its own alone."""
+        pages = Pages(monkeypatch)
+        old = pages.start()
+        pages.widget.take({"do": "cost", "label": "ok", "outcome": "refused", "value": 5.0})
+        pages.widget.take({"do": "tune"})
+        new = searching(pages.widget)
+        assert new is not old
+        pages.end(old)
+        pages.end(new)
+        assert len(pages.cockpit.trials) == TRIALS
+
 
 class TestMoves:
     """Moves while a search runs."""

@@ -332,13 +332,6 @@ class TestOddTraces:
         ):
             CockpitState(Shards(), free_policy())  # type: ignore[arg-type]
 
-    def test_one_case(self):
-        """The page is whole, and plain JSON."""
-        cockpit = raglab.cockpit(split_trace().subset([0]), free_policy())
-        page = cockpit.page()
-        assert sum(map(sum, page["table"])) == 1
-        json.dumps([page, cockpit.setup], allow_nan=False)
-
     def test_no_case_is_refused(self):
         """With what to do."""
         refused("must have cases", raglab.cockpit, split_trace().subset([]), free_policy())
