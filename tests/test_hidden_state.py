@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
 from package_files import ALGEBRA_FILES, FILES, place, tree
 
 CACHES = {"cache", "lru_cache"}
@@ -111,24 +109,3 @@ def test_no_frozen_value_is_changed():
         for path in FILES
     }
     assert {file: names for file, names in tricks.items() if names} == {}
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "@lru_cache(maxsize=8)\ndef f(a): ...",
-        "@functools.cache\ndef f(*, a): ...",
-        "f: dict[str, int] = {}",
-        "f = WeakKeyDictionary()",
-        "f = dict[str, int]()",
-        "f = cache(attrgetter)",
-        "def g():\n    global f",
-    ],
-)
-def test_what_a_module_keeps_is_seen(source, tmp_path):
-    """Each form of a cache at the top of a module; constants pass."""
-    file = tmp_path / "source.py"
-    file.write_text(
-        f"{source}\nX = {{1: 2}}\nY = re.compile('a')\n@cache\ndef table(): ...\n", encoding="utf-8"
-    )
-    assert list(remembered(file)) == ["f"]
