@@ -183,15 +183,6 @@ def test_too_few_cases_for_any_candidate_take_no_look(splits, tmp_path):
     assert second.certificate.looks == 1
 
 
-def test_one_case_fewer_takes_no_look():
-    """22 cases without an error certify 10 %, 21 none; of 5 candidates at once 38 are needed."""
-    several = [POLICY.replace(*ONE, level / 10) for level in range(5)]
-    for tried, least in (([POLICY], 22), (several, 38)):
-        for n in (least - 1, least):
-            result = certify_best(labelled(2, {"": n}), tried, targets={"hallucination_rate": 0.1})
-            assert result.certificate.looks == n - least + 1
-
-
 STRICT = [free_policy(confidence={"enabled": False}).replace(*ONE, level) for level in (0.95, 0.9)]
 
 
@@ -290,17 +281,6 @@ def test_the_policy_given_is_tested_and_no_other(trace):
         bound = upper_bound(int(certificate.promises[0].k), len(cases))
         assert certificate.chosen == (policy.policy_id if bound <= 0.5 else None)
     assert costs[1] < 0.4 < costs[2]
-
-
-def test_a_mapping_stands_for_its_policies(trace):
-    """Names do not matter, and the same policy twice is one candidate."""
-    named = {"a": POLICY, "b": POLICY.replace(*ONE, 0.6), "c": POLICY}
-    by_name, by_list = (
-        certify_best(trace, candidates, targets=RISK).certificate
-        for candidates in (named, list(named.values()))
-    )
-    assert by_name == by_list
-    assert by_name.candidates == 2
 
 
 def test_the_cheapest_that_passes_is_returned(trace):
@@ -440,20 +420,17 @@ def test_signals_are_diagnosed():
     assert set(few["verdict"]) == {"too few cases: 230 must be answered"}
 
 
-@pytest.mark.parametrize("n_wrong", [5, 6])
-def test_a_signal_without_error_is_not_said_to_fail(n_wrong):
-    """With five wrong cases even an AUROC of 1 has an interval that holds .5.
+def test_few_errors_say_nothing_of_a_signal():
+    """With five wrong cases even an AUROC of 1 has an interval that holds .5, with six it has not.
 
     That is a matter of the cases.
     """
-    right = np.arange(200 + n_wrong) < 200
-    signals = {"perfect": right * 1.0, "flat": np.full(len(right), 0.5)}
-    verdict = diagnosis(right, signals, n_wrong / 500, 0.4, size=10.0).set_index("signal")[
-        "verdict"
-    ]
-    few = f"too few cases to tell: {n_wrong} wrong"
-    assert verdict["flat"] == (few if n_wrong < 6 else "does not separate")
-    assert verdict["perfect"] == (few if n_wrong < 6 else "within reach")
+    few = ["too few cases to tell: 5 wrong"] * 2
+    for n_wrong, verdicts in ((5, few), (6, ["within reach", "does not separate"])):
+        right = np.arange(200 + n_wrong) < 200
+        signals = {"perfect": right * 1.0, "flat": np.full(len(right), 0.5)}
+        table = diagnosis(right, signals, n_wrong / 500, 0.4, size=10.0).set_index("signal")
+        assert table.loc[[*signals], "verdict"].tolist() == verdicts
 
 
 @settings(deadline=None, derandomize=True, max_examples=3)

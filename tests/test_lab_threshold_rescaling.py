@@ -179,16 +179,6 @@ def test_a_gate_that_judges_nothing_judges_nothing_after():
     assert low.policy.similarity.min_similarity == -1.0
 
 
-def test_gates_that_are_off_are_not_mapped():
-    """The table has the acting thresholds alone."""
-    old, new = desks([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
-    moved = rescale_thresholds(old, COSINE, to=new)
-    assert {path for path in moved.table["path"] if not path.startswith("resolver.")} == {
-        "similarity.min_similarity"
-    }
-    assert moved.policy.l2 == COSINE.l2
-
-
 def test_a_signal_of_another_meaning_is_refused():
     """Another direction or unit under the same name, with both."""
     policy, scores = own_gate(min=0.5), [0.2, 0.5, 0.8]

@@ -236,21 +236,6 @@ def test_columns_maps_our_names_to_those_of_the_frame():
     assert decided["status"].tolist() == ["ok", "refuse"]
 
 
-@pytest.mark.parametrize(
-    ("columns", "parts"),
-    [
-        ({**MAP, "query": "fragen"}, ("fragen", "'frage'")),
-        ({name: field for field, name in MAP.items()}, ("our names",)),
-        ({"query": "frage", "score": "sim"}, ("hit_id", '"hit_id": "chunk"')),
-    ],
-)
-def test_a_map_that_does_not_fit_the_frame_is_answered(columns, parts):
-    """With the count of names that are there, and the map that would fit."""
-    with pytest.raises(raglab.InputError) as error:
-        raglab.trace_from_frame(USER_HITS, columns=columns, score="cosine")
-    assert all(part in str(error.value) for part in parts)
-
-
 def test_a_mapped_column_beside_one_of_our_name_is_named():
     """Nothing is passed over in silence."""
     with pytest.warns(UserWarning, match="left out: 'query'"):
