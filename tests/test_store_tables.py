@@ -229,6 +229,19 @@ def test_a_file_names_its_line(tmp_path):
     refusal(lambda: load_cases(path), "mine.csv, line 2: … 3 instead of 2")
 
 
+def test_a_map_that_can_be_copied_guesses_nothing():
+    """A name that may be several fields is left out, two names of a field are both in it."""
+    columns = ["question", "expected", "gold", "chunk", "file", "path", "tfidf"]
+    frame = pd.DataFrame([["a"] * 6 + [0.5]], columns=columns)
+    message = refusal(lambda: trace_from_frame(frame, score="cosine"), "file or path")
+    assert json.loads(message[message.index("{") : message.index("}") + 1]) == {
+        "hit_id": "chunk",
+        "source": "file or path",
+        "score": "…",
+    }
+    refusal(lambda: trace_from_frame(frame, columns={"score": "tf_idf"}), '{"score": "tfidf"}')
+
+
 def test_wrong_columns_are_told_together(tmp_path):
     """Missing ones all at once, with what came and how to map them; a map that fits no table."""
     columns = 'columns={"query": "…", "expect_status": "…"}'
