@@ -141,8 +141,7 @@ def draw_page(page: Path, folder: Path) -> list[str]:
         )
         alt, place = repr(names["display"]), file.relative_to(page.parent)
         title = HEADING.findall(text[: block.start()])[-1]
-        anchor = re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
-        link = f"{page.stem}.html#{anchor}"
+        link = f"{page.stem}.html#{pages.slug(title)}"
         cards.append(CARD.format(title=title, link=link, place=place, alt=alt))
         return block[0] + IMAGE.format(place=place, alt=alt)
 
