@@ -6,6 +6,7 @@ Blocks run and print what the page shows, links lead somewhere, tables are compl
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import posixpath
 import re
@@ -236,7 +237,10 @@ def test_rules_that_pages_name_exist():
 
 
 def test_every_page_is_in_a_table_of_contents(generated, tmp_path):
-    """Pages that nobody listed are added to the how-to pages; those of this site are all listed."""
+    """Pages that nobody listed are added to the how-to pages; those of this site are all listed.
+
+    None is long but two that are looked up.
+    """
     unlisted = pages.stage(tmp_path / "source", generated)
     assert all("/" not in place for place in unlisted), unlisted
     index = (tmp_path / "source" / pages.HOWTO).read_text(encoding="utf-8")
@@ -245,6 +249,32 @@ def test_every_page_is_in_a_table_of_contents(generated, tmp_path):
     assert "(/explanation/rules.md)" in (tmp_path / "source" / "glossary.md").read_text(
         encoding="utf-8"
     )
+    lengths = {
+        place.relative_to(tmp_path / "source").as_posix(): pages.n_words(
+            place.read_text(encoding="utf-8")
+        )
+        for place in (tmp_path / "source").rglob("*.md")
+    }
+    assert {place for place, length in lengths.items() if length > pages.MOST_WORDS} == set(
+        pages.UNCUT
+    )
+
+
+def test_a_long_page_is_cut_at_its_headings():
+    """A page a section, or a part of a long one; links to it and in it follow."""
+    long = "word " * 1000
+    first = f"# A\n\n[two](#two)\n\n## [One]\n\n{long}\n\n### Deep\n\n```\n## Code\n```\n\n"
+    second = f"## Two\n\n### Three\n\n{long}\n\n### Four\n\n{long}"
+    other = "[t](/a.md#two) [f](/a.md#four) [d](/a.md#deep)"
+    cut = pages.cut_pages({"a.md": first + second, "b.md": other})
+    assert list(cut) == ["a/one.md", "a/two--three.md", "a/two--four.md", "a.md", "b.md"]
+    assert cut["a/one.md"].startswith("# A · One\n")
+    assert "## Code" in cut["a/one.md"]
+    assert cut["b.md"] == "[t](/a.md) [f](/a/two--four.md) [d](/a/one.md#deep)"
+    assert cut["a.md"].startswith("# A\n\n[two](/a.md)\n")
+    assert "\nTwo · Three </a/two--three>\n" in cut["a.md"]
+    uncut = pages.cut_pages({"methods.md": first + second})
+    assert list(uncut) == ["methods.md"]
 
 
 PLACES = {
@@ -300,7 +330,7 @@ class TestTables:
     importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed"
 )
 def test_the_site_builds_without_a_warning(tmp_path):
-    """All pages, all links, offline; `llms.txt` lists the pages."""
+    """All pages, all links, offline; `llms.txt` lists the pages, the search knows the words."""
     done = subprocess.run(
         [sys.executable, SITE / "build.py", "--out", tmp_path],
         cwd=ROOT,
@@ -312,6 +342,14 @@ def test_the_site_builds_without_a_warning(tmp_path):
     html = tmp_path / "html"
     assert 'id="S2.3"' in (html / "explanation" / "rules.html").read_text(encoding="utf-8")
     assert "(start.html)" in (html / "llms.txt").read_text(encoding="utf-8")
+    found = (html / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(found.removeprefix("Search.setIndex(").removesuffix(")"))
+    for place, words in pages.SOUGHT.items():  # of the entries of a word the main one is first
+        for word in words:
+            first = [
+                index["docnames"][file] for file, _, main in index["indexentries"][word] if main
+            ]
+            assert first == [place.removesuffix(".md")]
     gallery = (html / "gallery.html").read_text(encoding="utf-8")
     shown = re.findall(r'<img alt="(\w+)\(', gallery)
     assert {name for name in dir(displays) if name.endswith("Display")} == set(shown)
