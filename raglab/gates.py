@@ -1,6 +1,4 @@
-"""Gates (algebra): one table of what refuses.
-
-Thresholds in, signed headroom out, verdict (S2.1 to S2.15).
+"""Gates (algebra): one table of what refuses: thresholds in, signed headroom out (S2.1 to S2.15).
 
 `GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled
 kernel, explanation, steps, search space, certificates and report read it. One more gate is one row

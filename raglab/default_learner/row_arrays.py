@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.default_learner.confidence import (
+from raglab.default_learner.simulated_users import Array, Small, World
+from raglab.default_learner.stratification import doubts, evidence
+from raglab.default_learner.votes import (
     FAILED_PLACE,
     N_COUNTS,
     NAMED_PLACE,
@@ -23,8 +25,6 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
-from raglab.default_learner.simulated_users import Array, Small, World
-from raglab.default_learner.stratification import doubts, evidence
 
 Index = NDArray[np.intp]
 
