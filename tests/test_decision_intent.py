@@ -1,4 +1,4 @@
-"""Pattern hits, words, masks and confidence (raglab.decision.signal_values)."""
+"""Pattern hits, words, masks and confidence (raglab.decision.intent)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.decision.signal_values import (
+from raglab.decision.intent import (
     INTENT_FLAGS,
     INTENT_RULES,
     IntentFlag,

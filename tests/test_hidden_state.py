@@ -26,7 +26,7 @@ TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 # four times.
 REMEMBERS = {
     "gates.py": {"thresholds_form"},  # types, by the keys of a gate's row
-    "decision/signal_values.py": {"intent"},
+    "decision/intent.py": {"intent"},
     "words/packs.py": {"compile_expression"},
     "policy_parts/patterns.py": {"_compile_pattern", "_compile_part", "_either", "_alternatives"},
     "words/text.py": {"word_set"},
