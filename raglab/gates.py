@@ -846,7 +846,7 @@ def margins_of(gate: Gate, read_measurement: Read, thresholds: Any) -> Margins: 
         else (threshold_value, measured_value)
     )
     form = margins_form(gate.name.title(), gate.name)
-    return form(headroom(*operands, thresholds.on))  # type: ignore[no-any-return]
+    return form(headroom(*operands, thresholds.on))
 
 
 def threshold_met(gate: Gate, read_measurement: Read) -> Threshold:
