@@ -1,4 +1,4 @@
-"""Pattern hits, words, masks and confidence (raglab.decision.intent)."""
+"""Pattern hits, words, masks and confidence (raglab.decision.signal_values)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.decision.intent import (
+from raglab.decision.signal_values import (
     INTENT_FLAGS,
     INTENT_RULES,
     IntentFlag,

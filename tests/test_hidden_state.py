@@ -27,7 +27,7 @@ TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 REMEMBERS = {
     # types, by the keys of a gate's row and by what it decides
     "gates.py": {"thresholds_form", "margins_form"},
-    "decision/intent.py": {"intent"},
+    "decision/signal_values.py": {"intent"},
     "words/packs.py": {"compile_expression"},
     "policy_parts/patterns.py": {"_compile_pattern", "_compile_part", "_either", "_alternatives"},
     "words/text.py": {"word_set"},

@@ -27,7 +27,7 @@ from raglab.answering import (
     server_secrets,
     support,
 )
-from raglab.decision.intent import intent
+from raglab.decision import signal_values
 from raglab.live import arm_choice
 from raglab.policy import PolicyData
 from raglab.retrieval import entity_names, indexes, rewriting
@@ -101,7 +101,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "names": lambda one: entity_names.names_in([one]),
     "codes": entity_names.codes_in,
     "index words": indexes.index_words,
-    "intent": intent,
+    "intent": signal_values.intent,
     "route": lambda one: arm_choice.route_arm(one, POLICY, ("hybrid", "bm25")),
 }
 

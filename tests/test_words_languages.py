@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from raglab.answering.extractive import Kind
-from raglab.decision.intent import intent_rules
+from raglab.decision.signal_values import intent_rules
 from raglab.words.languages import LANGUAGES, Language, expression, parse_language, union
 from raglab.words.numerals import CURRENCY_CODES, plain_number
 from third_language import run_with_german
@@ -54,7 +54,7 @@ from raglab.words.claim_words import claim_words
 from raglab.answering.extractive import expected_kind
 from raglab.answering.hygiene import insufficiency
 from raglab.answering.support import support_scores
-from raglab.decision.intent import intent
+from raglab.decision.signal_values import intent
 from raglab.words.answer_terms import content_terms
 from raglab.words.numerals import dates_in, number_word_value
 from raglab.words.text import content_words, sentences

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from raglab import gates
 from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
-from raglab.decision.intent import Intent, intent
 from raglab.decision.measurement import policy_pattern_hits
+from raglab.decision.signal_values import Intent, intent
 from raglab.decision.threshold_arrays import intent_thresholds
 from raglab.decision.trace_view import Measured
 from raglab.live.measured_signals import SIGNAL_STAGE
