@@ -23,7 +23,8 @@ TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 # are bounded: one question asked live has the same expressions compiled, and its text read, up to
 # four times.
 REMEMBERS = {
-    "gates.py": {"thresholds_form"},  # types, by the keys of a gate's row
+    # types, by the keys of a gate's row and by what it decides
+    "gates.py": {"thresholds_form", "margins_form"},
     "decision/signal_values.py": {"intent"},
     "words/packs.py": {"compile_expression"},
     "policy_parts/patterns.py": {"_compile_pattern", "_compile_part", "_either", "_alternatives"},

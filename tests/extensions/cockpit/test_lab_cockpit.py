@@ -16,7 +16,7 @@ import raglab
 from decided import by_cost
 from labelled import free_policy, labelled
 from raglab.extensions.cockpit import views
-from raglab.extensions.cockpit.page import frozen_html
+from raglab.extensions.cockpit.frozen_page import frozen_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
 from raglab.metrics import N_CELLS, cell_costs
