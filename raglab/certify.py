@@ -18,11 +18,11 @@ from math import ceil, log, log1p
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import check_present, float_array, within_range
 from raglab.metrics import binomial_p, check_delta, upper_bound
-from raglab.values import Floats, Ints, refuse
+from raglab.values import BoolArray, FloatArray, Floats, IntArray, Ints, refuse
 from raglab.words.canonical import decimals
 from raglab.words.html_display import Cell, short
 from raglab.words.results import Result, Summary
@@ -90,7 +90,7 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
     return np.where(n_losses > 0, np.minimum(1.0, np.minimum(hoeffding_p, bentkus_p)), 1.0)
 
 
-def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
+def fixed_sequence(p: FloatArray, delta: float) -> BoolArray:
     """Hypotheses rejected in order, each tested at delta, until the first that is not, [N].
 
     The order must not depend on the labels that are tested.
@@ -106,7 +106,7 @@ def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
     return np.asarray(np.logical_and.accumulate(float_array(p, "p") <= delta))
 
 
-def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
+def holm(p: FloatArray, delta: float) -> BoolArray:
     """Hypotheses that are rejected at family-wise error delta, in any order, [N].
 
     Args:
@@ -122,7 +122,7 @@ def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
     return np.asarray(holm_adjusted(p) <= delta)
 
 
-def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
+def holm_adjusted(p: FloatArray) -> FloatArray:
     """Holm's adjusted p-values, [N]: the smallest delta at which each would be rejected.
 
     NaN was not tested and stays.
@@ -147,7 +147,7 @@ def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted_p
 
 
-def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[np.int64]:
+def pareto_order(p: FloatArray, gain: FloatArray) -> IntArray:
     """Candidates no other beats in both p-value and gain, from the safest to most gain, [M].
 
     Args:
@@ -219,7 +219,7 @@ POSTERIOR_POINTS = 64  # equally likely values of a rate that its posterior is r
 
 def certification_chance(
     k: ArrayLike, n: ArrayLike, size: ArrayLike, alpha: float, delta: float = 0.1
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Probability that `size` new answered cases certify risk alpha, after k of n wrong, [...].
 
     The rate is estimated from the cases seen (a uniform prior); 0 where nothing is answered. It
@@ -627,8 +627,8 @@ def certify(
 
 
 def _first_level(
-    levels: NDArray[np.float64],
-    n: NDArray[np.int64],
+    levels: FloatArray,
+    n: IntArray,
     needed: int,
     method: Method,
     start_score: float | None,
@@ -670,9 +670,7 @@ def graded_bound(total: float, n: int, delta: float) -> float:
     )
 
 
-def _levels(
-    case_scores: NDArray[np.float64], losses: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+def _levels(case_scores: FloatArray, losses: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
     """Score levels from the highest, how many are answered at each, and the sum of their losses.
 
     Losses are summed in their own order, so that the order of the rows changes nothing.
@@ -694,7 +692,7 @@ def _levels(
 
 def _certify_cases(
     correct: ArrayLike, scores: ArrayLike, *, graded: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[FloatArray, FloatArray]:
     """Losses and scores of the cases."""
     correct_values, case_scores = float_array(correct, "correct"), float_array(scores, "scores")
     if correct_values.ndim != 1 or correct_values.shape != case_scores.shape:
@@ -730,9 +728,9 @@ class LabelNoiseBound(NamedTuple):
       bound: upper bound with these.
     """
 
-    labels: NDArray[np.int64]
-    k: NDArray[np.int64]
-    bound: NDArray[np.float64]
+    labels: IntArray
+    k: IntArray
+    bound: FloatArray
 
 
 def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> LabelNoiseBound:

@@ -20,7 +20,7 @@ from functools import cache, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import measured_values
 from raglab.gating.headroom import headroom as headroom  # noqa: PLC0414 - public here
@@ -35,7 +35,7 @@ from raglab.gating.signal_gates import (
     signal_path,
 )
 from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
-from raglab.values import BoolArray, Bools, FloatArray, Floats, Ints
+from raglab.values import AnyArray, BoolArray, Bools, FloatArray, Floats, Ints, WholeArray
 
 Margins: TypeAlias = tuple[Floats, ...]
 COMPARISONS_AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
@@ -347,7 +347,7 @@ def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
     return switched(cut, thresholds.on)
 
 
-def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
+def n_relevant(l2: ArrayLike, cut: ArrayLike) -> AnyArray:
     """Hits within the cut, int16 [P, Q], or [...] as the cut.
 
     int64 for more hits than int16 counts.
@@ -391,9 +391,9 @@ def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargin
 
 
 def hits_agree(
-    document: NDArray[np.integer],
+    document: WholeArray,
     page: FloatArray,
-    core: NDArray[np.integer],
+    core: WholeArray,
     tagged: BoolArray,
     near_pages: int,
 ) -> BoolArray:

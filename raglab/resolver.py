@@ -14,7 +14,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, float_array
 from raglab.policy_parts.resolver_rules import (
@@ -38,7 +38,17 @@ from raglab.policy_parts.resolver_rules import (
     ties_on_entities,
 )
 from raglab.signals import COSINE, Unit
-from raglab.values import TAG_KEYS, BitArray, BoolArray, FloatArray, IntArray, Status, refuse
+from raglab.values import (
+    TAG_KEYS,
+    AnyArray,
+    BitArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Status,
+    WholeArray,
+    refuse,
+)
 
 __all__ = [
     "ONE_OPTION",
@@ -80,7 +90,7 @@ __all__ = [
 ]
 
 
-def first_members(member: BoolArray, order: NDArray[np.integer[Any]], k: int) -> IntArray:
+def first_members(member: BoolArray, order: WholeArray, k: int) -> IntArray:
     """Places of the first k members in a given order, [B, k], -1 for missing ones.
 
     Args:
@@ -106,7 +116,7 @@ def first_members(member: BoolArray, order: NDArray[np.integer[Any]], k: int) ->
     )
 
 
-def union_over(mask: BitArray, chosen: NDArray[np.integer[Any]]) -> BitArray:
+def union_over(mask: BitArray, chosen: WholeArray) -> BitArray:
     """Union of the chosen hits' bits, [..., B].
 
     Args:
@@ -134,7 +144,7 @@ def fill_entities(
     chosen: IntArray,
     mask: BitArray,
     wanted: BitArray,
-    page_key: NDArray[np.integer[Any]],
+    page_key: WholeArray,
 ) -> IntArray:
     """Make room among chosen hits for query entities they lack, and look for those by l2.
 
@@ -375,7 +385,7 @@ class Groups(NamedTuple):
     n: IntArray
 
 
-def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
+def group_hits(sign: WholeArray) -> Groups:
     """Group hits that share a signature.
 
     Args:
@@ -405,7 +415,7 @@ def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
     return Groups(hit_groups, anchor_places, n_groups)
 
 
-def anchor_values(values: NDArray[Any], groups: Groups, missing: float) -> NDArray[Any]:
+def anchor_values(values: AnyArray, groups: Groups, missing: float) -> AnyArray:
     """Value of each group's anchor, [B, G]; `missing` for no group.
 
     Args:
@@ -715,8 +725,8 @@ def _group_column(
 
 
 def _query_column(
-    argument_name: str, query_values: NDArray[Any], queries_shape: tuple[int, ...]
-) -> NDArray[Any]:
+    argument_name: str, query_values: AnyArray, queries_shape: tuple[int, ...]
+) -> AnyArray:
     """A value a query, [...]."""
     if query_values.shape not in {(), queries_shape}:
         refuse(

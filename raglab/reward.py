@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
-from raglab.values import BoolArray, FloatArray, Floats, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, Floats, refuse
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -417,7 +417,7 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
 
 def _reward_bounds(
     components: ComponentColumns, weights: RewardWeights
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Raw reward, lo and hi of every row.
 
     Hi takes the same steps as raw, so that rounding never puts raw above it.
@@ -523,7 +523,7 @@ def _hit_mask(retrieved: ArrayLike | None, has_score: BoolArray) -> BoolArray:
     )
 
 
-def _scalar_or_array(reward_values: NDArray[Any]) -> Floats:
+def _scalar_or_array(reward_values: AnyArray) -> Floats:
     """A float for a single value, else float64 [...]."""
     return (
         float(reward_values)

@@ -19,7 +19,8 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+
+from raglab.values import BoolArray, FloatArray, WholeArray
 
 
 class Unit(NamedTuple):
@@ -527,12 +528,12 @@ def _stated_unit(signal_name: str, unit_fields: Mapping[str, Any]) -> Unit:
 
 
 def degenerate_scores(
-    s_rerank: NDArray[np.float64],
-    s_raw: NDArray[np.float64],
-    text: NDArray[np.integer[Any]],
-    reranked: NDArray[np.bool_],
+    s_rerank: FloatArray,
+    s_raw: FloatArray,
+    text: WholeArray,
+    reranked: BoolArray,
     min_texts: int = 3,
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Whether a reranker output says nothing, so another score replaces it for the whole query.
 
     Args:
@@ -561,11 +562,11 @@ def degenerate_scores(
 
 
 def retrieval_confidence(
-    s_rerank: NDArray[np.float64],
-    s_hybrid: NDArray[np.float64],
-    degenerate: NDArray[np.bool_],
-    blend: NDArray[np.float64] | float,
-) -> NDArray[np.float64]:
+    s_rerank: FloatArray,
+    s_hybrid: FloatArray,
+    degenerate: BoolArray,
+    blend: FloatArray | float,
+) -> FloatArray:
     """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits.
 
     0 without hits.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -19,7 +19,7 @@ from raglab.gating.expected_cost import OUTCOME_CLASSES, action_costs, expected_
 from raglab.lab.decision_fitting import DecisionCases, fit_model
 from raglab.metrics.costs import Costs, cost_matrix
 from raglab.signals import Direction, Signal, SignalSet, Unit
-from raglab.values import FloatArray, Status, refuse
+from raglab.values import AnyArray, FloatArray, Status, refuse
 
 CLASS_NAMES = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous"}
 CLASS_INDICES = {status: OUTCOME_CLASSES.index(name) for status, name in CLASS_NAMES.items()}
@@ -141,7 +141,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_shares = self.model_.probabilities(signals.T)
         return class_shares[[CLASS_INDICES[status] for status in self._statuses()]].T
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: ArrayLike) -> AnyArray:  # noqa: N803
         """Action for each row, shape [n].
 
         A label of `classes_`, or `refuse` where a threshold refuses among statuses.

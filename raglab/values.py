@@ -36,9 +36,13 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 CodeArray = NDArray[np.int8]  # numbers of a status, a stage or a cell
-SlotArray = NDArray[np.int16]  # numbers of sets of hits
+SlotArray = NDArray[np.int16]  # small whole numbers, such as those of sets of hits
 PlaceArray = NDArray[np.intp]  # positions
 BitArray = NDArray[np.uint64]  # masks of 64 bits
+WholeArray = NDArray[np.integer]  # whole numbers of any width
+NumberArray = NDArray[np.int32]  # numbers of chunks, cases or arms
+VectorArray = NDArray[np.float32]  # embeddings
+AnyArray = NDArray[Any]
 
 SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
@@ -452,8 +456,8 @@ class Hits(NamedTuple):
       n_reranked: hits of rank below it were reranked, [Q, A, D].
     """
 
-    chunk: NDArray[np.int32]
-    rank: NDArray[np.int32]
+    chunk: NumberArray
+    rank: NumberArray
     l2: FloatArray
     cosine: FloatArray
     s_hybrid: FloatArray
@@ -462,7 +466,7 @@ class Hits(NamedTuple):
     anchor_sim: FloatArray
     sig_sim: FloatArray
     sig_sim_strict: FloatArray
-    n_reranked: NDArray[np.int32]
+    n_reranked: NumberArray
 
     def __repr__(self) -> str:
         return (
@@ -472,7 +476,7 @@ class Hits(NamedTuple):
         )
 
 
-def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
+def map_fields(hits: Hits, change: Callable[[AnyArray], Any]) -> Hits:
     """Hits with every field changed alike, such as `map_fields(hits, lambda field: field[rows])`.
 
     Args:
@@ -596,7 +600,7 @@ class PatternHits(NamedTuple):
     """
 
     patterns_hash: str
-    counts: NDArray[np.int32]
+    counts: NumberArray
     query_entities: tuple[tuple[str, ...], ...]
     chunk_entities: tuple[tuple[str, ...], ...]
 
@@ -626,10 +630,10 @@ class Answers(NamedTuple):
 
     generator: str
     scorer: str
-    row: NDArray[np.int32]
-    arm: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    chunks: NDArray[np.int32]
+    row: NumberArray
+    arm: NumberArray
+    depth: NumberArray
+    chunks: NumberArray
     text: tuple[str, ...]
     confidence: FloatArray
     support: FloatArray
@@ -696,7 +700,7 @@ class TraceData(Shown):
     queries: tuple[tuple[tuple[str, ...], ...], ...] | None = None
     answers: Answers | None = None
     latency: Latency | None = None
-    vectors: NDArray[np.float32] | None = None
+    vectors: VectorArray | None = None
     columns: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -836,7 +840,7 @@ def counted(counts: Mapping[str, int]) -> str:
     )
 
 
-def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int) -> IntArray:
+def case_positions(rows: Sequence[int] | WholeArray, n_cases: int) -> IntArray:
     """Positions of the selected cases of a trace, as an array.
 
     Args:

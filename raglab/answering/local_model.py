@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import SkipValidation
 
 from raglab.answering.client import (
@@ -37,6 +36,7 @@ from raglab.models.loaders import (
     check_causal_name,
     load_causal_model,
 )
+from raglab.values import FloatArray
 
 MAX_ALTERNATIVES = 20  # alternatives a token that are given at most
 
@@ -225,7 +225,7 @@ class LocalModel:
         """
         return Capabilities(True, MAX_ALTERNATIVES, "text")
 
-    def _choose(self, log_probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
+    def _choose(self, log_probabilities: FloatArray, rng: np.random.Generator) -> int:
         """The most probable token, or one that is drawn at the temperature."""
         if not self.temperature:
             return int(log_probabilities.argmax())

@@ -16,9 +16,9 @@ from math import nan
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.models.loaders import Nli
+from raglab.values import FloatArray
 from raglab.words.claim_words import (
     BREAK,
     KEY_LETTERS,
@@ -587,8 +587,6 @@ def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> l
     ]
 
 
-Scores = NDArray[np.float64]
-
 WORD_SCORER = (
     "words-2"  # counts up with every change of the formula, so that no stored answer mixes two
 )
@@ -623,7 +621,7 @@ class ClaimScorer(Protocol):
     def name(self) -> str:
         """Stable identifier; belongs into fingerprints and cache keys."""
 
-    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
         """Support of each claim by its list of evidence texts, in [0, 1], float64 [N]."""
 
     def support(self, answer: str, passages: Sequence[str]) -> Support:
@@ -640,7 +638,7 @@ class WordSupport(ClaimScorer):
 
     name: str = field(default=WORD_SCORER, init=False)
 
-    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
         """`support_scores`."""
         return support_scores(claims, evidence)
 
@@ -661,7 +659,7 @@ class NliScorer(ClaimScorer):
         """Name of the model."""
         return f"nli:{self.model.name}"
 
-    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
         """Highest probability of entailment over the windows of each claim's evidence, float64 [N].
 
         0 without any.
@@ -696,7 +694,7 @@ class NliScorer(ClaimScorer):
         )
 
 
-def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
     """Support of each claim by its evidence, in [0, 1], float64 [N]; 0 where either has no word.
 
     What counts is the weighted share of the claim's words that the evidence has, and whether each

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import is_number
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import check_count, check_mask
 from raglab.bandit.table_frames import Costs, is_whole, read_frame
-from raglab.values import refuse
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, NumberArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[np.float64]
 PLAY_ORDERS = ("replacement", "shuffled", "given")
 NO_COSTS = np.zeros((1, 1))  # cost of every arm in every round, where none is stated
 NO_COSTS.flags.writeable = False
@@ -47,18 +46,16 @@ class Table(NamedTuple):
     """
 
     arms: tuple[str, ...]
-    value: NDArray[np.float64]
-    reward: NDArray[np.float64]
-    mask: NDArray[np.bool_]
-    features: NDArray[np.float64]
+    value: FloatArray
+    reward: FloatArray
+    mask: BoolArray
+    features: FloatArray
     feature_names: tuple[str, ...]
-    ms: NDArray[np.float64]
-    cost: NDArray[np.float64] = (
-        NO_COSTS  # [Q, A]; NaN where an arm that is not available states none
-    )
+    ms: FloatArray
+    cost: FloatArray = NO_COSTS  # [Q, A]; NaN where an arm that is not available states none
     price: float = 0.0
     order: str = "replacement"
-    delay: NDArray[np.int64] | None = None  # [Q] or [Q, A]
+    delay: IntArray | None = None  # [Q] or [Q, A]
     cost_range: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
@@ -85,7 +82,7 @@ class Table(NamedTuple):
         return self.price > 0.0 and self.has_costs
 
     @property
-    def gross(self) -> NDArray[np.float64]:
+    def gross(self) -> FloatArray:
         """Value before costs, [Q, A]: value + price * cost."""
         return self.value + self.price * self.cost
 
@@ -244,8 +241,8 @@ class Bernoulli(NamedTuple):
       mask: [A] or [T, A] arms available.
     """
 
-    means: NDArray[np.float64]
-    mask: NDArray[np.bool_] | None = None
+    means: FloatArray
+    mask: BoolArray | None = None
 
     @property
     def n_arms(self) -> int:
@@ -256,7 +253,7 @@ class Bernoulli(NamedTuple):
 World = Table | Bernoulli
 
 
-def table_costs(table: Table) -> Array:
+def table_costs(table: Table) -> FloatArray:
     """Costs [Q, A] of a table; one 0 stands for all where it has none."""
     return np.broadcast_to(np.asarray(table.cost, np.float64), table.mask.shape)
 
@@ -395,7 +392,7 @@ def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
     return Bernoulli(means, None if check_mask(mask, drifting_shape) is None else mask)
 
 
-Arms = NDArray[np.int8]
+Arms = CodeArray
 # replications that share one spawned stream; fixed, so that the bits are; of 100 half as fast
 REPLICATIONS_PER_BLOCK = 200
 REWARD_STREAM, DELAY_STREAM, LOST_STREAM, POLICY_STREAM = range(4)  # streams of a block
@@ -406,31 +403,31 @@ class Feed(NamedTuple):
 
     rounds: int
     size: int  # replications, R
-    worth: Array  # [N, A] what counts: the value of the case, or the mean
-    gap: Array  # [N, A] what the best available arm is worth more
-    reward: Array  # [N, A] what the learner sees, or the probability that it is 1
-    mask: NDArray[np.bool_] | None  # [N, A]; none where every arm is available
-    uniform: Array | None  # [T, R] a reward is 1 where it is below the mean; none for a table
-    case: NDArray[np.int32] | None  # [T, R] row of the table; none for known means
-    features: Array  # [N, F]
-    delay: NDArray[np.int64] | int  # [T, R] rounds until the reward is there, or the same for all
-    lost: NDArray[np.bool_] | None  # [T, R] reward never arrives
-    cost: Array | None = None  # [N, A]; none where nothing costs
+    worth: FloatArray  # [N, A] what counts: the value of the case, or the mean
+    gap: FloatArray  # [N, A] what the best available arm is worth more
+    reward: FloatArray  # [N, A] what the learner sees, or the probability that it is 1
+    mask: BoolArray | None  # [N, A]; none where every arm is available
+    uniform: FloatArray | None  # [T, R] a reward is 1 where it is below the mean; none for a table
+    case: NumberArray | None  # [T, R] row of the table; none for known means
+    features: FloatArray  # [N, F]
+    delay: IntArray | int  # [T, R] rounds until the reward is there, or the same for all
+    lost: BoolArray | None  # [T, R] reward never arrives
+    cost: FloatArray | None = None  # [N, A]; none where nothing costs
     # [N, A] of a table whose arms differ in it; then `delay` is 0
-    arm_delay: NDArray[np.int64] | None = None
+    arm_delay: IntArray | None = None
 
     @property
     def n_arms(self) -> int:
         """How many arms it has."""
         return self.worth.shape[-1]
 
-    def row(self, round_index: int) -> NDArray[np.int32] | int:
+    def row(self, round_index: int) -> NumberArray | int:
         """Row of the tables at round t: of each replication, or one for all."""
         if self.case is not None:
             return self.case[round_index]
         return round_index if len(self.worth) > 1 else 0
 
-    def open(self, round_index: int) -> NDArray[np.bool_] | None:
+    def open(self, round_index: int) -> BoolArray | None:
         """Arms available at round t, [R, A]."""
         return (
             None
@@ -438,9 +435,7 @@ class Feed(NamedTuple):
             else np.broadcast_to(self.mask[self.row(round_index)], (self.size, self.n_arms))
         )
 
-    def rewards(
-        self, t: NDArray[np.int64], replication: NDArray[np.int64], arm: NDArray[np.int64]
-    ) -> Array:
+    def rewards(self, t: IntArray, replication: IntArray, arm: IntArray) -> FloatArray:
         """Rewards [N] of rounds that were chosen; NaN never arrives."""
         if self.uniform is None:
             case_rows = t if self.case is None else self.case[t, replication]
@@ -448,9 +443,7 @@ class Feed(NamedTuple):
         arm_means = self.reward[t if len(self.reward) > 1 else 0, arm]
         return np.asarray(self.uniform[t, replication] < arm_means, np.float64)
 
-    def costs(
-        self, t: NDArray[np.int64] | int, replication: NDArray[np.int64], arm: NDArray[np.int64]
-    ) -> Array:
+    def costs(self, t: IntArray | int, replication: IntArray, arm: IntArray) -> FloatArray:
         """Costs [N] of rounds that were chosen."""
         if self.cost is None or self.case is None:
             return np.zeros(len(arm))
@@ -460,12 +453,12 @@ class Feed(NamedTuple):
 class Accounts(NamedTuple):
     """What a block of replications came to."""
 
-    regret: Array  # [R, T] cumulative
-    value: Array  # [R, T] cumulative
-    pulls: NDArray[np.int64]  # [R, A]
+    regret: FloatArray  # [R, T] cumulative
+    value: FloatArray  # [R, T] cumulative
+    pulls: IntArray  # [R, A]
     arm: Arms  # [R, T]
-    case: NDArray[np.int32] | None  # [R, T]
-    spend: Array | None  # [R, T] cumulative cost; none where nothing costs
+    case: NumberArray | None  # [R, T]
+    spend: FloatArray | None  # [R, T] cumulative cost; none where nothing costs
 
 
 def stream(seed: int, block_number: int, purpose: int) -> np.random.Generator:
@@ -545,7 +538,7 @@ def feed(
         _drawn_rows(world, rng, rounds, n_replications) if isinstance(world, Table) else None
     )
     least_delay, greatest_delay = delay
-    late_rounds: NDArray[np.int64] | int
+    late_rounds: IntArray | int
     late_rounds = (
         least_delay
         if least_delay == greatest_delay
@@ -581,7 +574,7 @@ def feed(
 
 def _drawn_rows(
     world: Table, rng: np.random.Generator, rounds: int, n_replications: int
-) -> NDArray[np.int32]:
+) -> NumberArray:
     """Row of the table in each round and replication, [T, R], by the table's order."""
     n_rows = len(world.value)
     if world.order == "given":

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, refuse
 
-Array = NDArray[np.float64]
 FIXED_PLAN, UNIFORM_PLAN, ORACLE_PLAN, ROUTER_PLAN = "best fixed arm", "uniform", "oracle", "router"
 MIXTURE_PLAN, PRICED_PLAN = "best fixed mixture", "ridge with a price"  # those within a budget
 ROW_SUM_TOLERANCE = 1e-9  # that probabilities of a row may miss 1 by
 
 
 def baselines(
-    world: Table, router: Array | None = None, *, fixed: str | None = None
-) -> dict[str, Array]:
+    world: Table, router: FloatArray | None = None, *, fixed: str | None = None
+) -> dict[str, FloatArray]:
     """Policies that learn nothing, as probabilities [Q, A].
 
     The best fixed arm, uniform, the router, the oracle.
@@ -41,7 +39,7 @@ def baselines(
     """
     mask = world.mask
     fixed_arm = best_fixed_arm(world) if fixed is None else fixed
-    plans: dict[str, Array] = {}
+    plans: dict[str, FloatArray] = {}
     if fixed_arm is not None:
         if fixed_arm not in world.arms or not mask[:, world.arms.index(fixed_arm)].all():
             rule = "fixed must be an arm that is available in every case"
@@ -71,7 +69,7 @@ def best_fixed_arm(world: Table) -> str | None:
     )
 
 
-def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
+def greedy_arms(signal: FloatArray, mask: BoolArray) -> FloatArray:
     """Who has the highest signal among the available arms, as probabilities [Q, A].
 
     Ties share a case equally.
@@ -85,7 +83,7 @@ def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
     return is_best / is_best.sum(axis=1, keepdims=True)
 
 
-def check_plan(plan: Array, argument_name: str) -> None:
+def check_plan(plan: FloatArray, argument_name: str) -> None:
     """Refuse rows [..., A] that are no probabilities.
 
     Raises:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from raglab.bandit.environments import Arms, Array, Feed
+from raglab.bandit.environments import Arms, Feed
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.bandit.scores import noise
 from raglab.loops.compiled import bit_draws, compile_kernel
+from raglab.values import FloatArray
 
 # numba types the arrays for itself, and one loop says a policy whole.
 # ruff: noqa: ANN401, C901, FBT001, PLR0912
@@ -329,7 +330,7 @@ def played(
         spread_factor, n_features = noise(bandit) if is_drawn else exploration, features.shape[1]
         # before a reward the design is the ridge alone
         inverses: Any = np.tile(np.eye(n_features) / prior_strength, (block_feed.n_arms, 1, 1))
-        moments: Array = np.zeros((block_feed.n_arms, n_features))
+        moments: FloatArray = np.zeros((block_feed.n_arms, n_features))
         if initial is not None:
             inverses = np.linalg.inv(
                 np.ascontiguousarray(initial.gram) + prior_strength * np.eye(n_features)
@@ -351,7 +352,7 @@ def played(
     return chosen_arms
 
 
-def logs(rounds: int) -> Array:
+def logs(rounds: int) -> FloatArray:
     """Ln of the rewards before each round, [T]; 0 before the first two."""
     return np.log(np.maximum(np.arange(rounds, dtype=np.float64), 1.0))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from raglab.values import refuse
+from raglab.values import BoolArray, refuse
 
 
-def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:
+def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> BoolArray:
     """Mask without arms whose recent P95 latency is over budget, unless none is left, [..., A].
 
     Args:

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
-from raglab.bandit.environments import Array, Table
+from raglab.bandit.environments import Table
 from raglab.bandit.learner import (
     CHOSEN,
     REWARDED,
     Bandit,
-    Ints,
     State,
     Stats,
     Steps,
@@ -25,7 +24,7 @@ from raglab.bandit.learner import (
     reward_outcome,
 )
 from raglab.bandit.simulation import follow_costs, run
-from raglab.values import refuse
+from raglab.values import FloatArray, IntArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +117,7 @@ def learned_state(
 
 def _played_rounds(
     table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int
-) -> tuple[Ints, Array, Array]:
+) -> tuple[IntArray, FloatArray, FloatArray]:
     """Arms and rewards that a fixed policy would have logged, [N], and contexts [N, F]."""
     n_rounds = len(table.mask) if rounds is None else rounds
     _, cost_note = follow_costs(bandit, table)
@@ -132,7 +131,9 @@ def _played_rounds(
     return chosen_arms, table.reward[case_rows, chosen_arms], table.features[case_rows]
 
 
-def _logged_rounds(log: pd.DataFrame, stated_arms: Sequence[Any] | None) -> tuple[int, Ints, Array]:
+def _logged_rounds(
+    log: pd.DataFrame, stated_arms: Sequence[Any] | None
+) -> tuple[int, IntArray, FloatArray]:
     """Number of arms of a log, its arms and its rewards, [N]; NaN where none came."""
     if not hasattr(log, "columns"):
         remedy = "give a DataFrame"
@@ -164,7 +165,7 @@ def _logged_rounds(log: pd.DataFrame, stated_arms: Sequence[Any] | None) -> tupl
     return len(arm_names), arm_numbers, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> Array:
+def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> FloatArray:
     """Contexts [N, F] of a log's rounds, as an array or by the names of their columns.
 
     Raises:

@@ -13,13 +13,11 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array, within_range
-from raglab.values import Floats, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, Floats, IntArray, WholeArray, refuse
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 TIE_RULES = ("lowest", "random")
 
 
@@ -32,9 +30,9 @@ class Stats(NamedTuple):
       square: sum of their squares, [..., A].
     """
 
-    n: NDArray[np.float64]
-    total: NDArray[np.float64]
-    square: NDArray[np.float64]
+    n: FloatArray
+    total: FloatArray
+    square: FloatArray
 
 
 # mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
@@ -120,13 +118,13 @@ class Rewards(NamedTuple):
       old: the counted reward that each replaces, [N]; None of new ones.
     """
 
-    rows: Ints
-    arm: Ints
-    reward: Array
-    age: Ints
-    context: Array
-    cost: Array | float = 0.0
-    old: Array | None = None
+    rows: IntArray
+    arm: IntArray
+    reward: FloatArray
+    age: IntArray
+    context: FloatArray
+    cost: FloatArray | float = 0.0
+    old: FloatArray | None = None
 
 
 class State(NamedTuple):
@@ -145,16 +143,16 @@ class State(NamedTuple):
       recent_context: context of these rounds, [..., W, d].
     """
 
-    t: NDArray[np.int64]
-    pulls: NDArray[np.int64]
-    n: NDArray[np.float64]
-    total: NDArray[np.float64]
-    square: NDArray[np.float64]
-    gram: NDArray[np.float64]
-    moment: NDArray[np.float64]
-    recent_arm: NDArray[np.int64]
-    recent_reward: NDArray[np.float64]
-    recent_context: NDArray[np.float64]
+    t: IntArray
+    pulls: IntArray
+    n: FloatArray
+    total: FloatArray
+    square: FloatArray
+    gram: FloatArray
+    moment: FloatArray
+    recent_arm: IntArray
+    recent_reward: FloatArray
+    recent_context: FloatArray
 
     @property
     def net(self) -> State:
@@ -162,11 +160,11 @@ class State(NamedTuple):
         return self
 
     @property
-    def price(self) -> NDArray[np.float64]:
+    def price(self) -> FloatArray:
         """Value lost a unit of cost: NaN, since nothing is charged, [...]."""
         return np.full(self.t.shape, np.nan)
 
-    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> State:  # noqa: ARG002
+    def after_choice(self, arm: IntArray, cost: FloatArray, bandit: Bandit) -> State:  # noqa: ARG002
         """State after a round, as `record_pull`.
 
         Args:
@@ -194,8 +192,8 @@ class Choice(NamedTuple):
       score: index or draw from the posterior, [..., A]; -inf where masked.
     """
 
-    arm: NDArray[np.int64]
-    score: NDArray[np.float64]
+    arm: IntArray
+    score: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,9 +235,9 @@ class LearnerEntry:
     linear: bool = False
     successes: bool = False
     bounded: bool = False
-    index: Callable[..., NDArray[np.float64]] | None = None
-    draw: Callable[..., NDArray[np.float64]] | None = None
-    largest: Callable[..., NDArray[np.float64]] | None = None
+    index: Callable[..., FloatArray] | None = None
+    draw: Callable[..., FloatArray] | None = None
+    largest: Callable[..., FloatArray] | None = None
     compiled: str | None = None
     pays: float = np.inf
     belief: Callable[..., Any] | None = None
@@ -351,7 +349,7 @@ def _check_history(bandit: Bandit, n_arms: int | None) -> None:
 
 def check_mask(
     mask: ArrayLike | None, state_shape: tuple[int, ...], floor: float = 0.0
-) -> NDArray[np.bool_] | None:
+) -> BoolArray | None:
     """Mask as bool [..., A] of the given shape; none where every arm is available.
 
     Args:
@@ -389,7 +387,7 @@ def check_floor(floor: float, n_arms: int) -> None:
         refuse(rule, floor, f"at most {1.0 / n_arms:g} fits")
 
 
-def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> NDArray[np.float64]:
+def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> FloatArray:
     """Context as float64 [..., d] of the given shape; a learner with d = 0 reads none.
 
     Raises:
@@ -407,7 +405,7 @@ def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> N
     return np.broadcast_to(features, needed_shape)
 
 
-def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.inf) -> Ints:
+def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.inf) -> IntArray:
     """Whole numbers in [0, end) as int64, such as arms, or rounds since a choice.
 
     Raises:
@@ -425,7 +423,7 @@ def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.
     return whole_numbers.astype(np.int64)
 
 
-def check_reward(reward: Floats | ArrayLike, argument_name: str = "reward") -> NDArray[np.float64]:
+def check_reward(reward: Floats | ArrayLike, argument_name: str = "reward") -> FloatArray:
     """Rewards as float64.
 
     Raises:
@@ -451,7 +449,7 @@ def check_count(argument_name: str, number: Any, smallest: int, remedy: str) -> 
     return int(number)
 
 
-def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
+def record_pull(state: State, arm: IntArray, bandit: Bandit) -> State:
     """State after a round that chose these arms: pulls, forgetting."""
     arm_indices = np.asarray(arm)[..., None]
     pulls = state.pulls.copy()
@@ -483,7 +481,7 @@ def restore_batch(state: State, batch_shape: tuple[int, ...]) -> State:
     )
 
 
-def reward_outcome(reward: Array, bandit: Bandit) -> Array:
+def reward_outcome(reward: FloatArray, bandit: Bandit) -> FloatArray:
     """What a learner adds up.
 
     The reward, or of some learners whether it is a success (rule S4.5).
@@ -495,7 +493,7 @@ def reward_outcome(reward: Array, bandit: Bandit) -> Array:
     )
 
 
-def is_success(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
+def is_success(reward: FloatArray, bandit: Bandit) -> BoolArray:
     """Whether a reward is a success: above the threshold (rule S4.5)."""
     return np.asarray(reward > bandit.threshold)
 
@@ -537,14 +535,14 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
 
 def _add(
     flat_state: State,
-    learner_rows: Ints,
-    arm: Ints,
-    weights: Array,
-    outcomes: Array,
-    contexts: Array,
-    centre_rewards: float | Array,
-    replaced_outcomes: Array | float = 0.0,
-    is_new_reward: NDArray[np.bool_] | bool = True,  # noqa: FBT001 - an array of many
+    learner_rows: IntArray,
+    arm: IntArray,
+    weights: FloatArray,
+    outcomes: FloatArray,
+    contexts: FloatArray,
+    centre_rewards: float | FloatArray,
+    replaced_outcomes: FloatArray | float = 0.0,
+    is_new_reward: BoolArray | bool = True,  # noqa: FBT001 - an array of many
 ) -> None:
     """Add outcomes to the statistics of a state that is one's own; a row may occur more than once.
 
@@ -605,8 +603,8 @@ def record_rewards(state: State, rewards: Rewards, bandit: Bandit) -> State:
             )
         flat_state.recent_reward[window_cells] = new_rewards
     weights = np.asarray(bandit.discount**reward_ages, np.float64)
-    old_outcomes: Array | float = 0.0
-    centre_rewards: Array | float = bandit.prior_mean
+    old_outcomes: FloatArray | float = 0.0
+    centre_rewards: FloatArray | float = bandit.prior_mean
     if old_rewards is not None:
         _check_counted(flat_state.n[learner_rows, arm] >= MIN_REWARD_WEIGHT * weights)
         old_outcomes = centre_rewards = reward_outcome(old_rewards, bandit)
@@ -690,12 +688,12 @@ def state_shapes(
     return [batch_shape + field_shape for field_shape in field_shapes]
 
 
-def nth(open_arms: NDArray[np.bool_], open_rank: Ints) -> Ints:
+def nth(open_arms: BoolArray, open_rank: IntArray) -> IntArray:
     """Arm [...] that is the place-th open one of [..., A], counted from 0."""
     return np.argmax(np.cumsum(open_arms, axis=-1) > open_rank[..., None], axis=-1)
 
 
-def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Array:
+def uniform_share(bandit: Bandit, n_available: WholeArray | int) -> FloatArray:
     """Probability [...] that a round chooses uniformly among the available arms.
 
     Epsilon, floor, or both.
@@ -709,8 +707,8 @@ def pick_arm(
     state: State,
     bandit: Bandit,
     rng: np.random.Generator,
-    mask: NDArray[np.bool_] | None,
-    context: Array,
+    mask: BoolArray | None,
+    context: FloatArray,
 ) -> Choice:
     """Arm that `choose` takes, of arguments that were checked; the round is not counted yet.
 
@@ -783,7 +781,7 @@ def choose(
 
 def check_round(
     state: State, bandit: Bandit, mask: ArrayLike | None, context: ArrayLike | None
-) -> tuple[NDArray[np.bool_] | None, Array]:
+) -> tuple[BoolArray | None, FloatArray]:
     """Mask and context of a round, as `choose` and `propensities` read them.
 
     Raises:
@@ -823,7 +821,7 @@ def _learn(
     _check_fits(state, bandit)
     batch_shape, n_learners = state.t.shape, state.t.size
 
-    def each(argument_name: str, argument: NDArray[Any]) -> NDArray[Any]:
+    def each(argument_name: str, argument: AnyArray) -> AnyArray:
         if argument.shape not in {
             batch_shape[first_axis:] for first_axis in range(len(batch_shape) + 1)
         }:
@@ -847,7 +845,7 @@ def _learn(
     return restore_batch(record_rewards(state, rewards, bandit), batch_shape)
 
 
-def _check_counted(is_counted: NDArray[np.bool_]) -> None:
+def _check_counted(is_counted: BoolArray) -> None:
     if not is_counted.all():
         remedy = "update first, then revise"
         refuse("old must be a reward that was counted", "an arm without one", remedy)
@@ -928,12 +926,12 @@ class Steps(NamedTuple):
       context: of the choice, [N, d]; d = 0 without one.
     """
 
-    kind: Ints
-    arm: Ints
-    old: Array
-    new: Array
-    age: Ints
-    context: Array
+    kind: IntArray
+    arm: IntArray
+    old: FloatArray
+    new: FloatArray
+    age: IntArray
+    context: FloatArray
 
 
 CHOSEN, REWARDED, REVISED = range(3)
@@ -994,11 +992,11 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
 
 def _with_steps_added(
     state: State,
-    step_kinds: Ints,
-    arm: Ints,
-    old_reward: Array,
-    new_reward: Array,
-    context: Array,
+    step_kinds: IntArray,
+    arm: IntArray,
+    old_reward: FloatArray,
+    new_reward: FloatArray,
+    context: FloatArray,
     bandit: Bandit,
 ) -> State:
     """State of one learner that forgets nothing after many steps.

@@ -8,7 +8,6 @@ from math import prod
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from raglab.bandit.learner import (
@@ -22,7 +21,7 @@ from raglab.bandit.learner import (
     state_shapes,
     stored_settings,
 )
-from raglab.values import refuse
+from raglab.values import AnyArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 GENERATOR_NAMES = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
@@ -288,7 +287,7 @@ def _document_digest(document: dict[str, Any]) -> str:
     return digest(_canonical(document))
 
 
-def _typed_array(field_name: str, field_values: object) -> NDArray[Any]:
+def _typed_array(field_name: str, field_values: object) -> AnyArray:
     return np.asarray(
         field_values, dtype=np.int64 if field_name in WHOLE_NUMBER_FIELDS else np.float64
     )

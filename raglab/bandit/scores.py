@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.bandit.learner import Bandit, State, Stats
+from raglab.values import BoolArray, FloatArray, IntArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_] | None
+Mask = BoolArray | None
 
 # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit_learner.py)
 NEWTON_STEPS = 10
@@ -22,23 +21,23 @@ PULLED_ARM_SCORE = np.finfo(np.float64).max
 class Beta(NamedTuple):
     """Posterior of each arm's success rate, [..., A]."""
 
-    a: Array
-    b: Array
+    a: FloatArray
+    b: FloatArray
 
 
 class Student(NamedTuple):
     """Posterior of each arm's mean reward, a shifted t distribution, [..., A]."""
 
-    location: Array
-    scale: Array
-    df: Array
+    location: FloatArray
+    scale: FloatArray
+    df: FloatArray
 
 
 class Normal(NamedTuple):
     """Posterior of each arm's reward in this context, [..., A]."""
 
-    mean: Array
-    sd: Array
+    mean: FloatArray
+    sd: FloatArray
 
 
 def pooled_stats(state: State, bandit: Bandit) -> Stats:
@@ -79,7 +78,7 @@ def student(state: State, bandit: Bandit) -> Student:
 
 
 def student_posterior(
-    reward_counts: Array, reward_sums: Array, square_sums: Array, bandit: Bandit
+    reward_counts: FloatArray, reward_sums: FloatArray, square_sums: FloatArray, bandit: Bandit
 ) -> Student:
     """Posterior of thompson_nig from statistics of any shape."""
     prior_strength, prior_mean = bandit.prior_strength, bandit.prior_mean
@@ -98,7 +97,7 @@ def student_posterior(
     )
 
 
-def normal(state: State, bandit: Bandit, context: Array) -> Normal:
+def normal(state: State, bandit: Bandit, context: FloatArray) -> Normal:
     """Posterior of a linear arm's expected reward.
 
     Ridge regression of rewards less prior_mean, disjoint arms.
@@ -134,8 +133,8 @@ def index_of_means(
     state: State,
     bandit: Bandit,
     mask: Mask,
-    bound: Callable[[Array, Array, Array], Array] | None = None,
-) -> Array:
+    bound: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None,
+) -> FloatArray:
     """Index that starts from each arm's mean reward, [..., A]; arms without a reward come first.
 
     Args:
@@ -160,8 +159,8 @@ def index_of_means(
 
 
 def _prefer_unpulled(
-    arm_scores: Array, is_unrewarded: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask
-) -> Array:
+    arm_scores: FloatArray, is_unrewarded: BoolArray, pulls: IntArray, mask: Mask
+) -> FloatArray:
     """Scores in which, of the arms without a reward, those that were pulled least are infinite."""
     open_unrewarded = is_unrewarded if mask is None else is_unrewarded & mask
     fewest_pulls = np.where(open_unrewarded, pulls, np.iinfo(np.int64).max).min(
@@ -172,7 +171,7 @@ def _prefer_unpulled(
     )
 
 
-def kl_upper(mean: Array, divergence_limit: Array) -> Array:
+def kl_upper(mean: FloatArray, divergence_limit: FloatArray) -> FloatArray:
     """Largest q with kl(mean, q) <= level, of Bernoulli divergences, in [mean, 1].
 
     Newton's method from above: kl is convex in q, so that no step passes the root.
@@ -221,8 +220,8 @@ class Belief(NamedTuple):
     """
 
     distribution: Any
-    mean: Array
-    grid: Array
+    mean: FloatArray
+    grid: FloatArray
 
 
 def beta_belief(state: State, bandit: Bandit) -> Belief:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import Budget
@@ -17,7 +17,6 @@ from raglab.bandit.environments import (
     POLICY_STREAM,
     Accounts,
     Arms,
-    Array,
     Bernoulli,
     Feed,
     Table,
@@ -30,23 +29,14 @@ from raglab.bandit.environments import (
     stream,
 )
 from raglab.bandit.fixed_plans import check_plan
-from raglab.bandit.learner import (
-    LEARNERS,
-    Bandit,
-    Ints,
-    Rewards,
-    State,
-    check_count,
-    init,
-    pick_arm,
-)
+from raglab.bandit.learner import LEARNERS, Bandit, Rewards, State, check_count, init, pick_arm
 from raglab.bandit.persistence import check_state
 from raglab.bandit.propensity import propensities, sample
 from raglab.extension_points import extension
 from raglab.loops.compiled import check_engine, kernel_of
 from raglab.loops.parallel import jobs, run_each
 from raglab.progress import progress
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, IntArray, NumberArray, refuse
 from raglab.words.html_display import Fold
 from raglab.words.results import Result, Summary, value_text
 
@@ -65,10 +55,10 @@ class Sums(Protocol):
         """What a choice reads."""
 
     @property
-    def price(self) -> Array:
+    def price(self) -> FloatArray:
         """Value lost a unit of cost at the next choice; NaN where nothing is charged."""
 
-    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> Self:
+    def after_choice(self, arm: IntArray, cost: FloatArray, bandit: Bandit) -> Self:
         """After a round that chose these arms [R] and paid these costs [R]."""
 
     def after_rewards(self, rewards: Rewards, bandit: Bandit) -> Self:
@@ -172,7 +162,7 @@ def stepwise_arms(
     rng: np.random.Generator,
     initial: Sums | None = None,
     *,
-    decide: Callable[[int, Sums, NDArray[np.bool_] | None, Array], Ints] | None = None,
+    decide: Callable[[int, Sums, BoolArray | None, FloatArray], IntArray] | None = None,
     round_order: Iterable[int] | None = None,
 ) -> Arms:
     """Arms [T, R] of any learner, choice by choice: the reference of the compiled loops.
@@ -234,15 +224,15 @@ def stepwise_arms(
     return chosen_arms
 
 
-def _arrivals(block_feed: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
+def _arrivals(block_feed: Feed) -> Callable[[int, IntArray], IntArray]:
     """From a round and its arms [R] to choices (round * R + replication) rewarded in it.
 
     A delay may depend on the arm, and is then known only when the arm is chosen.
     """
-    waiting_choices: dict[int, list[NDArray[np.int64]]] = {}
+    waiting_choices: dict[int, list[IntArray]] = {}
     delays = np.broadcast_to(block_feed.delay, (block_feed.rounds, block_feed.size))
 
-    def arrive(round_index: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
+    def arrive(round_index: int, arm: IntArray) -> IntArray:
         round_delays, choices = (
             delays[round_index],
             round_index * block_feed.size + np.arange(block_feed.size),
@@ -408,7 +398,7 @@ def simulate(
 
 def _played_block(
     block: tuple[int, int],
-    policy: Bandit | Array,
+    policy: Bandit | FloatArray,
     world: World,
     rounds: int,
     seed: int,
@@ -462,14 +452,14 @@ class RunArrays(NamedTuple):
       notes: settings that were replaced or ignored.
     """
 
-    regret: Array
-    value: Array
-    pulls: NDArray[np.int64]
+    regret: FloatArray
+    value: FloatArray
+    pulls: IntArray
     arm: Arms
-    case: NDArray[np.int32] | None
-    spend: Array | None = None
+    case: NumberArray | None
+    spend: FloatArray | None = None
     price: float = 0.0
-    arm_value: Array | None = None
+    arm_value: FloatArray | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -495,7 +485,7 @@ class Run(Result, RunArrays):
         )
 
     @property
-    def gross(self) -> Array:
+    def gross(self) -> FloatArray:
         """Cumulative value before costs, [R, T]."""
         return self.value if self.spend is None else self.value + self.price * self.spend
 
@@ -702,7 +692,7 @@ def _warn_unkept(budget: Budget | float | None, total_spend: float | None, round
     return budget_note
 
 
-def _arm_values(world: World, rounds: int) -> Array | None:
+def _arm_values(world: World, rounds: int) -> FloatArray | None:
     """Value of each arm a round, [T, A], if all replications meet the same rounds, which differ."""
     if isinstance(world, Table):
         values, mask = world.value[:rounds], world.mask[:rounds]
@@ -712,7 +702,7 @@ def _arm_values(world: World, rounds: int) -> Array | None:
     return world.means if world.mask is None else np.where(world.mask, world.means, np.nan)
 
 
-def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
+def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> FloatArray:
     """Probabilities as float64, [1, A] or [N, A]."""
     probabilities = np.asarray(policy, dtype=np.float64)
     world_feed = feed(world, 1 if isinstance(world, Table) else rounds, 1, 0, 0)
@@ -786,8 +776,8 @@ def log(
     arm_probabilities, round_prices = np.empty((rounds, world_feed.n_arms)), np.empty(rounds)
 
     def decide(
-        round_index: int, sums: Sums, mask: NDArray[np.bool_] | None, context: Array
-    ) -> Ints:
+        round_index: int, sums: Sums, mask: BoolArray | None, context: FloatArray
+    ) -> IntArray:
         # Propensities are exact because they are read before the round is counted, and the arm is
         # drawn by them.
         arm_probabilities[round_index] = propensities(

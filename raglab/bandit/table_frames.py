@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, rounding_note
 from raglab.arguments.user_warnings import warn_user
-from raglab.values import refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, refuse
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 Costs: TypeAlias = "Mapping[str, float | str] | pd.Series[float] | pd.DataFrame | ArrayLike"
 INTERCEPT_FEATURE = "intercept"
 _NUMBER_TYPES = (int, float, np.integer, np.floating)
@@ -27,12 +26,12 @@ class FrameParts(NamedTuple):
     """What a frame says of its rounds; NaN where a reward or a cost is missing."""
 
     arms: tuple[str, ...]
-    reward: Array  # [Q, A]
-    mask: NDArray[np.bool_]  # [Q, A] arms available
-    features: Array  # [Q, F]
+    reward: FloatArray  # [Q, A]
+    mask: BoolArray  # [Q, A] arms available
+    features: FloatArray  # [Q, F]
     feature_names: tuple[str, ...]
-    cost: Array | None  # [Q, A]; none stated
-    delay: NDArray[Any] | None  # [Q] or [Q, A], not checked
+    cost: FloatArray | None  # [Q, A]; none stated
+    delay: AnyArray | None  # [Q] or [Q, A], not checked
 
 
 def read_frame(
@@ -72,7 +71,7 @@ def read_frame(
         )
     available = _available_arms(frame, rewards, mask, arms)
     arm_costs = None if costs is None else _costs(frame, costs_by_arm or costs, arms, available)
-    delays: NDArray[Any] | None = None
+    delays: AnyArray | None = None
     if delay_columns:
         delays = _column_numbers(
             frame, delay_columns, "a delay", (0.0, LARGEST_NUMBER), "fill it", is_needed=True
@@ -139,8 +138,11 @@ def _named_columns(
 
 
 def _available_arms(
-    frame: pd.DataFrame, rewards: Array, mask: ArrayLike | pd.DataFrame | None, arms: Sequence[str]
-) -> NDArray[np.bool_]:
+    frame: pd.DataFrame,
+    rewards: FloatArray,
+    mask: ArrayLike | pd.DataFrame | None,
+    arms: Sequence[str],
+) -> BoolArray:
     """Arms that each round offers, [Q, A].
 
     Those with a reward that the mask, if there is one, does not take out.
@@ -182,7 +184,7 @@ def _column_numbers(
     remedy: str,
     *,
     is_needed: bool = False,
-) -> Array:
+) -> FloatArray:
     """Numbers of some columns, float64 [rows, columns]; NaN where missing, if none is needed."""
     lower_bound, upper_bound = allowed_range
     cells = frame[list(columns)]
@@ -229,7 +231,7 @@ def _arm_matrix(
     arm_values: Any,  # noqa: ANN401 - of a user
     arms: Sequence[str],
     argument_name: str,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Values [Q, A] of an array, or of a frame with a column an arm, in the arms' order."""
     import pandas as pd
 
@@ -250,8 +252,8 @@ def _costs(
     frame: pd.DataFrame,
     costs: Any,  # noqa: ANN401 - a number or a column by arm, or [Q, A]
     arms: Sequence[str],
-    mask: NDArray[np.bool_],
-) -> Array:
+    mask: BoolArray,
+) -> FloatArray:
     """Costs [Q, A], NaN where an arm that was not available states none.
 
     Raises:
@@ -295,7 +297,7 @@ def _costs(
     return np.where(is_cost, arm_costs, np.nan)
 
 
-def is_whole(numbers: NDArray[Any]) -> bool:
+def is_whole(numbers: AnyArray) -> bool:
     """Whether all are whole numbers from 0.
 
     Example:

@@ -26,7 +26,7 @@ from raglab.calibration.errors import (
     score_levels,
     smooth_ece,
 )
-from raglab.metrics.intervals import FloatArray, IntArray
+from raglab.values import FloatArray, IntArray
 
 Method = Literal["isotonic", "platt", "beta", "temperature", "venn-abers"]
 METHODS: tuple[Method, ...] = get_args(Method)

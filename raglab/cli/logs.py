@@ -24,13 +24,12 @@ from raglab.cli.common import (
     write_csv,
 )
 from raglab.cli.experiments import EXIT_OPEN
+from raglab.values import BoolArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
 
 def evaluate_log(
@@ -200,7 +199,7 @@ def _target_frame(
     return pd.DataFrame(arm_shares, columns=arm_names)
 
 
-def _available_arms(rounds: pd.DataFrame, arm_names: list[Any]) -> NDArray[np.bool_]:
+def _available_arms(rounds: pd.DataFrame, arm_names: list[Any]) -> BoolArray:
     """Arms that each round could take, [T, A].
 
     All, unless p_<arm> tells and the log is not of a fixed choice.

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates, resolver
 from raglab.decision.measurement import WINNERS, Evidence
@@ -23,7 +22,7 @@ from raglab.policy_parts.gate_order import Order, Step
 from raglab.policy_parts.own_gates import check_direction
 from raglab.policy_parts.resolver_rules import NO_NUMBER, number_unless
 from raglab.signals import retrieval_confidence
-from raglab.values import BoolArray, CodeArray, FloatArray, SlotArray, Status, refuse
+from raglab.values import AnyArray, BoolArray, CodeArray, FloatArray, SlotArray, Status, refuse
 
 # rule S2.17
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"
@@ -387,7 +386,7 @@ def _resolver_stage(
 
 
 # a number or array, a bool or array
-def _write_where(target_array: NDArray[Any], new_value: Any, write_mask: Any) -> None:  # noqa: ANN401
+def _write_where(target_array: AnyArray, new_value: Any, write_mask: Any) -> None:  # noqa: ANN401
     """Write a value where a mask holds, in arithmetic.
 
     Far faster than a masked copy of small integers.
@@ -413,7 +412,7 @@ def _contest_at(contest: resolver.Contest, depth: int) -> resolver.Contest:
     return resolver.Contest(*[contest_field[depth] for contest_field in contest])
 
 
-def values_at_slot(slot_values: NDArray[Any], slot_numbers: SlotArray) -> NDArray[Any]:
+def values_at_slot(slot_values: AnyArray, slot_numbers: SlotArray) -> AnyArray:
     """Table [S, Q] looked up at slot [P, Q]."""
     flat_index = np.multiply(slot_numbers, slot_values.shape[1], dtype=np.intp)
     flat_index += np.arange(slot_values.shape[1])

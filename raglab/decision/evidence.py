@@ -21,6 +21,7 @@ from raglab import gates, resolver
 from raglab.arguments.plain_arrays import holds_read_only
 from raglab.signals import SignalSet
 from raglab.values import (
+    AnyArray,
     BitArray,
     BoolArray,
     Case,
@@ -30,6 +31,7 @@ from raglab.values import (
     Hits,
     IntArray,
     PatternHits,
+    WholeArray,
     check_labelled,
 )
 
@@ -212,7 +214,7 @@ class CaseBatch(NamedTuple):
     by_arm: IntArray
     order: IntArray
 
-    def by_case(self, row_values: NDArray[Any]) -> NDArray[Any]:
+    def by_case(self, row_values: AnyArray) -> AnyArray:
         """Values of the rows [..., B] as [..., D, Q]."""
         return row_values.reshape(*row_values.shape[:-1], *self.shape)
 
@@ -277,7 +279,7 @@ class Keys(NamedTuple):
 
 
 def hit_keys(
-    chunks: Sequence[Chunk], hit_chunk: NDArray[np.integer[Any]], *, strict: bool, identity: str
+    chunks: Sequence[Chunk], hit_chunk: WholeArray, *, strict: bool, identity: str
 ) -> Keys:
     """Keys of hits.
 

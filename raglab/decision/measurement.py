@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.decision.answer_text import answer_verdicts, judged_cases
@@ -61,6 +60,7 @@ from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import degenerate_scores
 from raglab.values import (
+    AnyArray,
     Case,
     FloatArray,
     PatternHits,
@@ -426,7 +426,7 @@ def _signal_fields(
     }
 
 
-def by_slot(slot_values: NDArray[Any], depth_cases: tuple[int, int]) -> NDArray[Any]:
+def by_slot(slot_values: AnyArray, depth_cases: tuple[int, int]) -> AnyArray:
     """Values of rows and slots [B, S] as [D, S, Q].
 
     Cases last, so that a policy's pass runs along the memory.

@@ -6,17 +6,16 @@ answers there is a block of them for each `AnswerCheck`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.chain import GENERATES, STAGES, STATUS_OF, Outcome, values_at_slot
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
-from raglab.values import CodeArray, IntArray, SlotArray, Status
+from raglab.values import AnyArray, CodeArray, IntArray, SlotArray, Status
 
 NO_BASIS = Basis(0, 0)
 CODES_PER_BLOCK = len(STAGES) * CELLS  # of a block
@@ -122,7 +121,7 @@ def answer_check_codes(evidence: Evidence, outcome: Outcome) -> CodeArray:
     return check_codes
 
 
-def at_slots(slot_values: NDArray[Any], outcome: Outcome) -> NDArray[Any]:
+def at_slots(slot_values: AnyArray, outcome: Outcome) -> AnyArray:
     """Values of the sets of hits that were chosen, [P, Q], of a table [D, S, Q]."""
     if slot_values.shape[0] == 1:
         return values_at_slot(slot_values[0], outcome.slot)

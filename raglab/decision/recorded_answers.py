@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.document_names import known_documents, source_meanings
 from raglab.values import (
     Answers,
+    AnyArray,
     BoolArray,
     Case,
     Chunk,
@@ -24,6 +24,7 @@ from raglab.values import (
     FloatArray,
     IntArray,
     TraceData,
+    WholeArray,
 )
 from raglab.words.answer_match import AnswerMatch
 
@@ -183,7 +184,7 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
     )
     used_chunks = used_chunks[used_chunks >= 0]
 
-    def renumbered(old_numbers: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    def renumbered(old_numbers: WholeArray) -> AnyArray:
         return np.where(old_numbers >= 0, np.searchsorted(used_chunks, old_numbers), -1).astype(
             old_numbers.dtype
         )
@@ -223,7 +224,7 @@ def answer_at(answers: Answers, answer_number: int) -> Answer:
 
 
 def slot_sets(
-    hit_places: IntArray, hit_chunks: NDArray[np.integer], keep_set: BoolArray
+    hit_places: IntArray, hit_chunks: WholeArray, keep_set: BoolArray
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Row of the batch, slot and chunks in order of every set of hits that an answer may rest on.
 
@@ -274,7 +275,7 @@ def slot_answers(
     answers: Answers,
     arm_index: int,
     hit_places: IntArray,
-    hit_chunks: NDArray[np.integer],
+    hit_chunks: WholeArray,
     n_cases: int,
 ) -> IntArray:
     """Position of the recorded answer of every slot, [B, S], -1 where none is recorded.

@@ -24,6 +24,7 @@ from raglab.decision.document_names import (
 from raglab.decision.evidence import OPTION_SLOTS, CaseBatch, ChosenHits, Entities
 from raglab.policy import Structure
 from raglab.values import (
+    AnyArray,
     BitArray,
     BoolArray,
     FloatArray,
@@ -31,6 +32,7 @@ from raglab.values import (
     PatternHits,
     PlaceArray,
     TraceData,
+    WholeArray,
     refuse,
 )
 from raglab.words.text import MASK_BITS, content_words, word_set
@@ -78,7 +80,7 @@ def item_planes(row_items_all: Sequence[Sequence[str]]) -> Iterator[Plane]:
 def item_masks(
     items: Sequence[Sequence[str]],
     holders: Mapping[str, PlaceArray],
-    hit_chunks: NDArray[np.integer[Any]],
+    hit_chunks: WholeArray,
 ) -> BitArray:
     """Bit i of plane w of a hit is set where its chunk has the query's item 64·w + i.
 
@@ -97,7 +99,7 @@ def item_masks(
     return np.stack(plane_masks)
 
 
-def full_masks(item_counts: NDArray[np.integer[Any]], n_planes: int) -> BitArray:
+def full_masks(item_counts: WholeArray, n_planes: int) -> BitArray:
     """Bits of that many items, uint64 [W, B].
 
     Example:
@@ -116,7 +118,7 @@ def full_masks(item_counts: NDArray[np.integer[Any]], n_planes: int) -> BitArray
 def bit_masks(
     items: Sequence[Sequence[str]],
     holders: Mapping[str, PlaceArray],
-    hit_chunks: NDArray[np.integer[Any]],
+    hit_chunks: WholeArray,
 ) -> BitArray:
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
@@ -364,10 +366,10 @@ def _cache_blocks(hit_places: IntArray) -> list[slice]:
 
 # a number
 def _values_at(
-    hit_values: NDArray[Any],
+    hit_values: AnyArray,
     hit_places: IntArray,
     missing_value: Any,  # noqa: ANN401
-) -> NDArray[Any]:
+) -> AnyArray:
     """Values [b, K] at places [b, S, k]; `missing_value` if none."""
     taken_values = hit_values[np.arange(len(hit_values))[:, None, None], np.maximum(hit_places, 0)]
     return np.where(hit_places >= 0, taken_values, missing_value)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from math import isclose
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_serializer, model_validator
 
-from raglab.values import refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, PlaceArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
@@ -35,8 +35,6 @@ N_SIGNALS = 6  # of them that are sums of signals
 SILENT_VOTE = 0.5  # vote of a silent success
 # votes for and against a rate before it was seen: near 0 or near 1, as those of defaults are
 PRIOR_WEIGHT = 0.1
-
-Array: TypeAlias = NDArray[np.float64]
 
 
 # the published gate (rule S5.5); whatever states it reads it here
@@ -107,8 +105,8 @@ class Votes(NamedTuple):
     counts: [..., V, 7], places as in `Counts`. n: signals, as far as they are not forgotten, [...].
     """
 
-    counts: Array
-    n: Array
+    counts: FloatArray
+    n: FloatArray
 
 
 def check_learner(learner: DefaultLearner) -> DefaultLearner:
@@ -266,7 +264,7 @@ def decay_votes(votes: Votes, share_remembered: ArrayLike) -> Votes:
     return Votes(votes.counts * share_left[..., None, None], votes.n * share_left)
 
 
-def vote_counts(votes: Votes) -> Array:
+def vote_counts(votes: Votes) -> FloatArray:
     """Votes of each value as published: yes + 0.5 · silent − no + named, [..., V]."""
     counts = votes.counts
     return np.asarray(
@@ -277,7 +275,7 @@ def vote_counts(votes: Votes) -> Array:
     )
 
 
-def for_and_against(votes: Votes) -> tuple[Array, Array]:
+def for_and_against(votes: Votes) -> tuple[FloatArray, FloatArray]:
     """Evidence for each value and against it, in votes, [..., V] each.
 
     For: yes + named + 0.5 · silent. Against: no, and what is for the other values; a rejection that
@@ -293,7 +291,7 @@ def for_and_against(votes: Votes) -> tuple[Array, Array]:
     )
 
 
-def mean(votes: Votes, learner: DefaultLearner) -> Array:
+def mean(votes: Votes, learner: DefaultLearner) -> FloatArray:
     """Posterior mean rate of each value, [..., V]; −inf for what was never voted on."""
     votes_for, votes_against = for_and_against(votes)
     mean_rates = (learner.prior_yes + votes_for) / (
@@ -302,7 +300,7 @@ def mean(votes: Votes, learner: DefaultLearner) -> Array:
     return np.where(_voted_values(votes), mean_rates, -np.inf)
 
 
-def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
+def vote_confidence(votes: Votes, learner: DefaultLearner) -> FloatArray:
     """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
 
     vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its
@@ -340,7 +338,7 @@ def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
     )
 
 
-def band(confidence: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
+def band(confidence: ArrayLike, learner: DefaultLearner) -> PlaceArray:
     """Where a confidence is, [...]: 0 below `ask_below` or NaN, 2 above `apply_above`, else 1.
 
     Source: rule S5.5.
@@ -353,7 +351,7 @@ def band(confidence: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
 
 def question_schedule(
     confidence: ArrayLike, requests_before: ArrayLike, learner: DefaultLearner
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Whether the next request of rows is asked, bool [...].
 
     In band 0, and in band 1 if it is an `every`-th one.
@@ -379,7 +377,7 @@ def question_schedule(
 
 def quantile(
     votes_for: ArrayLike, votes_against: ArrayLike, learner: DefaultLearner, probability: float
-) -> Array:
+) -> FloatArray:
     """Quantile of the Beta posterior of a rate, [...]; each pair of votes is found once.
 
     Args:
@@ -399,7 +397,7 @@ def quantile(
     return np.asarray(distinct_quantiles, np.float64)[pair_indices].reshape(vote_pairs.shape)
 
 
-def _voted_values(votes: Votes) -> NDArray[Any]:
+def _voted_values(votes: Votes) -> AnyArray:
     """Values that were voted on, bool [..., V]; a failure is no vote."""
     counts = votes.counts
     return np.asarray(

@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.default_learner.confidence import (
     DOUBTED_PLACE,
@@ -39,10 +39,9 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
-from raglab.values import refuse
+from raglab.values import FloatArray, IntArray, refuse
 from raglab.words.canonical import instant
 
-Array = NDArray[np.float64]
 MAX_LOG_E_VALUE = 700.0  # log of the largest e-value that is told; a float ends at 709
 
 
@@ -234,7 +233,7 @@ def outcomes(counts: Counts) -> tuple[int, int]:
     return round(wrong_count), round(wrong_count + counts.yes + counts.silent)
 
 
-def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
+def evidence(wrong: ArrayLike, of: ArrayLike) -> FloatArray:
     """E-value of each part against the rest: two rates rather than one, [..., L].
 
     The rates are averaged over Beta(0.1, 0.1), near 0 and near 1 as those of defaults are; the one
@@ -267,11 +266,11 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
 
 
 def _averaged_likelihood(
-    wrong_counts: NDArray[np.int64],
-    trial_counts: NDArray[np.int64],
-    log_gamma: Array,
-    log_gamma_sums: Array,
-) -> Array:
+    wrong_counts: IntArray,
+    trial_counts: IntArray,
+    log_gamma: FloatArray,
+    log_gamma_sums: FloatArray,
+) -> FloatArray:
     """Log of the likelihood averaged over the prior."""
     return np.asarray(
         log_gamma[wrong_counts]
@@ -280,7 +279,7 @@ def _averaged_likelihood(
     )
 
 
-def _likelihood_tables(n_outcomes: int) -> tuple[Array, Array, Array]:
+def _likelihood_tables(n_outcomes: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Logs of what a likelihood of so many outcomes is made of, [size] each.
 
     Gamma functions, and k to the power k.

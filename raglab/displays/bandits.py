@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, check, spaced_rows
 from raglab.displays.tables import estimate_cells, interval_cells
 from raglab.metrics.intervals import mean_interval, percentile_interval
+from raglab.values import FloatArray, IntArray
 from raglab.words.canonical import percent
 from raglab.words.results import Summary
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Style
 
-Array = NDArray[np.float64]
 Band = Literal["interval", "quantiles"]
 MAX_LINE_POINTS = 400  # of a line
 RECENT_PARTS = (
@@ -255,7 +255,7 @@ def _last_regret(run_rows: pd.DataFrame) -> str:
     )
 
 
-def _plotted_rounds(n_rounds: int, *, is_logarithmic: bool) -> NDArray[np.int64]:
+def _plotted_rounds(n_rounds: int, *, is_logarithmic: bool) -> IntArray:
     """Rounds that are drawn, from 1.
 
     All of them, or so many that a line is smooth, the last one among them.
@@ -271,9 +271,9 @@ def _plotted_rounds(n_rounds: int, *, is_logarithmic: bool) -> NDArray[np.int64]
 
 
 # a run
-def _cumulated(run: Any, drawn_rounds: NDArray[np.int64], n_recent: int) -> dict[str, Array]:  # noqa: ANN401
+def _cumulated(run: Any, drawn_rounds: IntArray, n_recent: int) -> dict[str, FloatArray]:  # noqa: ANN401
     """What is drawn of a run at some rounds, by column, [R, N]."""
-    run_columns: dict[str, Array] = {"regret": run.regret[:, drawn_rounds - 1]}
+    run_columns: dict[str, FloatArray] = {"regret": run.regret[:, drawn_rounds - 1]}
     if getattr(run, "spend", None) is not None:
         run_columns |= {
             "reward": run.gross[:, drawn_rounds - 1] / drawn_rounds,
@@ -284,7 +284,7 @@ def _cumulated(run: Any, drawn_rounds: NDArray[np.int64], n_recent: int) -> dict
     return run_columns
 
 
-def _recent_mean(cumulated_sums: Array, drawn_rounds: NDArray[np.int64], n_recent: int) -> Array:
+def _recent_mean(cumulated_sums: FloatArray, drawn_rounds: IntArray, n_recent: int) -> FloatArray:
     """Mean of the last rounds up to some rounds [N], of sums over the rounds so far [T, ...].
 
     Fewer at the start.
@@ -295,7 +295,7 @@ def _recent_mean(cumulated_sums: Array, drawn_rounds: NDArray[np.int64], n_recen
     return np.asarray((padded_sums[drawn_rounds] - padded_sums[first_rounds]) / round_counts)
 
 
-def _best_recent(arm_values: Array, drawn_rounds: NDArray[np.int64], n_recent: int) -> Array:
+def _best_recent(arm_values: FloatArray, drawn_rounds: IntArray, n_recent: int) -> FloatArray:
     """Mean value of the best arm of the last rounds, [N], each arm over rounds that offered it."""
     is_available = ~np.isnan(arm_values)
     mean_values = _recent_mean(
@@ -462,7 +462,9 @@ class ArmShareDisplay(_ArmDisplay):
         return f"{100 * self.level:g} % of the replications"
 
 
-def _arm_rows(window_middles: Array, arms: Sequence[str], **columns: Array) -> pd.DataFrame:
+def _arm_rows(
+    window_middles: FloatArray, arms: Sequence[str], **columns: FloatArray
+) -> pd.DataFrame:
     """Rows of columns by window and arm, [N, A] each: the value, the ends of its band."""
     import pandas as pd
 
@@ -476,7 +478,7 @@ def _arm_rows(window_middles: Array, arms: Sequence[str], **columns: Array) -> p
     )
 
 
-def _windows(n_rounds: int, window_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _windows(n_rounds: int, window_size: int) -> tuple[IntArray, IntArray]:
     """First round of each window, from 0, and how many it has, [N] each."""
     window_starts = np.arange(0, n_rounds, window_size)
     return window_starts, np.diff(np.append(window_starts, n_rounds))
@@ -492,7 +494,9 @@ CHOICE_TICK: dict[str, Any] = {
 }
 
 
-def _windowed(propensities: Array, window_starts: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+def _windowed(
+    propensities: FloatArray, window_starts: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean, least and largest of each window of rounds, [W, A] each.
 
     NaN where an arm was never available in it.
@@ -525,7 +529,7 @@ class PropensityDisplay(_ArmDisplay):
       rounds: of the log.
     """
 
-    action: NDArray[np.int64] | None = None
+    action: IntArray | None = None
     floor: float | None = None
 
     VALUE: ClassVar = "propensity"
@@ -688,8 +692,8 @@ class PosteriorDisplay(FrameDisplay):
       rows: an arm: `arm`, `pulls`, `mean`, and `low` and `high` of its central interval at `level`.
     """
 
-    at: Array
-    density: Array
+    at: FloatArray
+    density: FloatArray
     what: str
     level: float = 0.95
 

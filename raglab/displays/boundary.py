@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates, metrics, replay
 from raglab.decision import chain
@@ -18,7 +17,7 @@ from raglab.displays.tables import interval, rate_cells
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status, TraceData
 from raglab.words.canonical import percent
 from raglab.words.results import Summary
 
@@ -41,12 +40,12 @@ class Boundary(NamedTuple):
     it is the one that decided. depths: that the trace holds.
     """
 
-    confidence: NDArray[np.float64]
-    group: NDArray[np.int8]
-    zone: NDArray[np.int8]
-    explicit: NDArray[np.bool_]
-    answered: NDArray[np.bool_]
-    right: NDArray[np.bool_]
+    confidence: FloatArray
+    group: CodeArray
+    zone: CodeArray
+    explicit: BoolArray
+    answered: BoolArray
+    right: BoolArray
     tau_default: float
     tau_explicit: float
     depth: int | None
@@ -90,10 +89,10 @@ class ZoneCounts(NamedTuple):
     All, those that name documents, those answered, those decided rightly.
     """
 
-    n: NDArray[np.int64]
-    explicit: NDArray[np.int64]
-    answered: NDArray[np.int64]
-    right: NDArray[np.int64]
+    n: IntArray
+    explicit: IntArray
+    answered: IntArray
+    right: IntArray
 
 
 def decision_boundary(

@@ -19,10 +19,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
-from raglab.values import Status
+from raglab.values import FloatArray, IntArray, Status
 from raglab.words.characters import visible
 from raglab.words.text import html_text
 
@@ -117,7 +117,7 @@ def size_text(counts: ArrayLike, counted_noun: str) -> str:
     )
 
 
-def spaced_places(n_rows: int, max_places: int) -> NDArray[np.int64]:
+def spaced_places(n_rows: int, max_places: int) -> IntArray:
     """Places of n rows, evenly spaced, at most so many, with both ends.
 
     Example:
@@ -127,9 +127,7 @@ def spaced_places(n_rows: int, max_places: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, max_places)).round().astype(np.int64))
 
 
-def visible_range(
-    change_points: NDArray[np.float64], marks: Sequence[float]
-) -> tuple[float, float]:
+def visible_range(change_points: FloatArray, marks: Sequence[float]) -> tuple[float, float]:
     """Part of an axis with every change, and the marks near them.
 
     A mark is near within `FAR_MARK_WIDTHS` times the width of all changes.
@@ -299,7 +297,7 @@ def png(artist: Figure | Axes, note: str = "") -> bytes:
     return png_bytes.getvalue()
 
 
-def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[np.float64]:
+def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> FloatArray:
     """Lengths of an interval's arms below and above its value, [2, N].
 
     NaN where there is no interval to be drawn.

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
 from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import estimate_cells
+from raglab.values import FloatArray
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -161,12 +161,12 @@ class SplitDisplay(Display):
       requests: name -> request of each row at which it was split, NaN never, [R].
     """
 
-    requests: Mapping[str, NDArray[np.float64]]
+    requests: Mapping[str, FloatArray]
 
     @classmethod
     def from_requests(
         cls,
-        requests: Mapping[str, NDArray[np.float64]],
+        requests: Mapping[str, FloatArray],
         **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of splits by name.
@@ -184,7 +184,7 @@ class SplitDisplay(Display):
         check(has_rows, "requests must hold a name with a number a row", "none")
         return cls(requests).plot(**drawing)
 
-    def _known(self) -> dict[str, NDArray[np.float64]]:
+    def _known(self) -> dict[str, FloatArray]:
         """Requests of the rows that were split."""
         return {
             world_name: split_requests[~np.isnan(split_requests)]
@@ -423,7 +423,7 @@ class SilenceDisplay(Display):
         canvas.legend_above(axes)  # inside it would lie on a line that rises early
         return policy_lines
 
-    def _after(self) -> dict[str, NDArray[np.float64]]:
+    def _after(self) -> dict[str, FloatArray]:
         """Of each policy.
 
         Requests of the rows that were met, after which they asked no more, NaN never, sorted.

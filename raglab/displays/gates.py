@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab import calibration, metrics
 from raglab.calibration import Brier, SmoothECE, Strategy
@@ -19,7 +19,7 @@ from raglab.displays import canvas, figures
 from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import percent_cells, rate_cells
 from raglab.metrics import RATE_TABLE, Costs, Interval
-from raglab.values import Curve, Status
+from raglab.values import AnyArray, Curve, FloatArray, IntArray, Status
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class ThresholdSweepDisplay(FrameDisplay):
         canvas.legend_beside(axes)
         return rate_lines
 
-    def _edges(self) -> NDArray[np.float64]:
+    def _edges(self) -> FloatArray:
         """Ends of the steps.
 
         An open end lies as far out as all steps are wide, so that it is drawn.
@@ -278,10 +278,10 @@ class OutcomeTableDisplay(Display):
       level: of the intervals.
     """
 
-    counts: NDArray[np.int64]
+    counts: IntArray
     interval: Interval
     wrong: int | None = None
-    cost: NDArray[np.float64] | None = None
+    cost: FloatArray | None = None
     expected_cost: float = float("nan")
     cost_interval: tuple[float, float] = (float("nan"), float("nan"))
     level: float = 0.95
@@ -407,14 +407,14 @@ class OutcomeTableDisplay(Display):
         return Summary([*summary_facts, *self._paid], spaced_rows(table_columns), title=title)
 
 
-def _share_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> NDArray[np.float64]:
+def _share_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> FloatArray:
     """K of n, NaN where there are none."""
     sizes = np.asarray(denominators, dtype=np.float64)
     return np.divide(numerators, sizes, out=np.full(sizes.shape, np.nan), where=sizes > 0)
 
 
 def _gate_steps(
-    answered_curve: Curve, ok_curve: Curve, is_ok: NDArray[Any], level: float
+    answered_curve: Curve, ok_curve: Curve, is_ok: AnyArray, level: float
 ) -> pd.DataFrame:
     """Steps of the gate, ascending, in the columns of `replay.steps`; the last refuses everything.
 
@@ -467,8 +467,8 @@ def _check_gate(certificate: Certificate | None) -> None:
 
 
 def _cost_fields(
-    label_codes: NDArray[np.int64],
-    status_codes: NDArray[np.int64],
+    label_codes: IntArray,
+    status_codes: IntArray,
     right: ArrayLike | None,
     costs: Costs,
     level: float,
@@ -539,7 +539,7 @@ class ReliabilityDisplay(Display):
         n_bins: int = 10,
         strategy: Strategy = "uniform",
         level: float = 0.95,
-        weights: NDArray[np.float64] | None = None,
+        weights: FloatArray | None = None,
         **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of probabilities against outcomes.
@@ -664,7 +664,7 @@ def _weighed_curve(
     curve: Curve,
     outcomes: ArrayLike,
     probabilities: ArrayLike,
-    weights: NDArray[np.float64],
+    weights: FloatArray,
     level: float,
 ) -> tuple[Curve, Interval, float]:
     """Points, intervals and ECE of weighted cases in the bins of a curve.
@@ -945,7 +945,7 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     check(not mismatches, rule, f"one of {', '.join(mismatches[:1])}")
 
 
-def _status_codes(argument_name: str, statuses: ArrayLike) -> NDArray[Any]:
+def _status_codes(argument_name: str, statuses: ArrayLike) -> AnyArray:
     """Codes of statuses, [Q], which may be names.
 
     Raises:

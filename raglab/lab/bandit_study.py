@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import STARTING_PRICE_BUDGETS, Budget, check_budget
@@ -44,7 +43,7 @@ from raglab.reward import (
     RewardWeights,
 )
 from raglab.store.case_labels import check_split_names
-from raglab.values import NO_LABEL, refuse
+from raglab.values import NO_LABEL, FloatArray, PlaceArray, refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Summary, value_text
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
     from raglab.lab.tracking import TrackedData
 
-Array = NDArray[np.float64]
 WEIGHT_NAMES = tuple(COMPONENT_BY_NAME[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS, UNTUNED = "tuned", "published weights", "settings as they were"
 ORACLE_WITHIN_BUDGET = "oracle within the budget"
@@ -288,7 +286,7 @@ class BanditProblem:
             learner=tuned_learner(trial_values, self.base, self._rewards(trial_play))
         )
 
-    def _rewards(self, trial_play: Play) -> Array:
+    def _rewards(self, trial_play: Play) -> FloatArray:
         """Rewards of the rows tuned on, of which a threshold is a quantile."""
         return self.met(self.tune, trial_play).reward[self.tune.mask]
 
@@ -338,7 +336,7 @@ class BanditProblem:
             mean_value, limit_excess, measured_use | {"threshold": play.learner.threshold}
         )
 
-    def rivals(self) -> tuple[dict[str, Array], str | None]:
+    def rivals(self) -> tuple[dict[str, FloatArray], str | None]:
         """Policies that learn nothing, [Q, A] of the rows that judge, and the fixed arm among them.
 
         They are chosen on the rows tuned on, as the learner is; the fixed arm is None where it is
@@ -715,7 +713,7 @@ def _checked(table: Table) -> Table:
     return checked_table
 
 
-def table_rows(table: Table, row_numbers: NDArray[np.intp]) -> Table:
+def table_rows(table: Table, row_numbers: PlaceArray) -> Table:
     """Some rows of a table, in the order of their numbers."""
     column_names = ["value", "reward", "mask", "features", "ms"]
     column_names += ["cost"] if len(table.cost) == len(table.mask) else []
@@ -736,7 +734,9 @@ def learner_space(base_bandit: Bandit) -> dict[str, SearchRange]:
     }
 
 
-def tuned_learner(trial_values: Mapping[str, Any], base_bandit: Bandit, rewards: Array) -> Bandit:
+def tuned_learner(
+    trial_values: Mapping[str, Any], base_bandit: Bandit, rewards: FloatArray
+) -> Bandit:
     """Learner with the values of a trial, to so many digits that a `.env` says the same.
 
     Args:
@@ -761,7 +761,7 @@ def tuned_learner(trial_values: Mapping[str, Any], base_bandit: Bandit, rewards:
 
 
 def first_values(
-    base_bandit: Bandit, rewards: Array, search_space: Mapping[str, SearchRange]
+    base_bandit: Bandit, rewards: FloatArray, search_space: Mapping[str, SearchRange]
 ) -> dict[str, float]:
     """Values of a learner's settings as they are, for the first trial; not clipped."""
     first_settings = {
@@ -780,7 +780,7 @@ def first_values(
 def _compare(
     problem: BanditProblem,
     tuned_play: Play,
-    rival_plans: Mapping[str, Array],
+    rival_plans: Mapping[str, FloatArray],
     run_settings: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Tuned learner against its old settings and policies that learn nothing, on judging rows.

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import gold_answers, judged_cases
@@ -35,7 +34,17 @@ from raglab.store.baselines import (
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
-from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, counted, label_codes, refuse
+from raglab.values import (
+    SCHEMA_VERSION,
+    FloatArray,
+    IntArray,
+    SlotArray,
+    TraceData,
+    check_labelled,
+    counted,
+    label_codes,
+    refuse,
+)
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -52,7 +61,7 @@ class _ShardCases(NamedTuple):
     """What a baseline keeps of a shard; codes: [1, Q], of `outcome_codes`."""
 
     cases: list[BaselineCase]
-    codes: NDArray[np.int16]
+    codes: SlotArray
     status_only: int
 
 
@@ -318,7 +327,7 @@ def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
 
 
 def _losses(
-    cells: NDArray[np.int64], costs: NDArray[np.float64], rates: Sequence[str], min_effect: float
+    cells: IntArray, costs: FloatArray, rates: Sequence[str], min_effect: float
 ) -> pd.DataFrame:
     """A row a measure, see `BaselineComparison`; cells: before and after, [2, Q]."""
     measure_table = paired_table(cells[0], cells[1], BASELINE_SIDES, costs)
@@ -365,7 +374,7 @@ def _losses(
     return measure_table.assign(verdict=verdicts)[shown_columns]
 
 
-def _changed(paired_cases: Pairs, case_losses: NDArray[np.float64]) -> pd.DataFrame:
+def _changed(paired_cases: Pairs, case_losses: FloatArray) -> pd.DataFrame:
     import pandas as pd
 
     outcome_rows = [

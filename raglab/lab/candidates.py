@@ -20,7 +20,6 @@ from raglab.decision.learned_cases import hash_queries, with_learned_cases
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import Measured
 from raglab.gating.signal_gates import MIN_OPTIONS
-from raglab.lab.arrays import AnyArray, CodeArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import (
     MIN_KIND_CASES,
     DecisionCases,
@@ -38,7 +37,7 @@ from raglab.progress import progress
 from raglab.replay import case_cells, case_rows, evidence_with_model, path_moves
 from raglab.replaying.breakpoints import StepCells, sum_moves
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import AnyArray, CodeArray, FloatArray, IntArray, Status, TraceData
 
 CROSS_FIT_FOLDS, CROSS_FIT_REPEATS = 5, 4
 FOLD_POOL_SIZE = 400  # configurations of the chain that a fold chooses among before its line search

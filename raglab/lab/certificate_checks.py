@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
@@ -35,7 +34,7 @@ from raglab.replay import tally
 from raglab.store.case_labels import counted_questions
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import SCHEMA_VERSION, refuse
+from raglab.values import SCHEMA_VERSION, FloatArray, refuse
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def retest(
     delta: float = 0.1,
     arm: str | None = None,
     costs: metrics.Costs | None = None,
-    corners: NDArray[np.float64] | None = None,
+    corners: FloatArray | None = None,
 ) -> Retest:
     """What labelled cases say of some targets for one policy that was chosen without them.
 

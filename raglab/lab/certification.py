@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.arguments.user_warnings import warn_user
@@ -68,7 +67,7 @@ from raglab.metrics.mixes import SAMPLE, Mix
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import SCHEMA_VERSION, refuse
+from raglab.values import SCHEMA_VERSION, FloatArray, IntArray, refuse
 from raglab.words.canonical import digest
 
 
@@ -311,7 +310,7 @@ class TestOrder(NamedTuple):
     """
 
     method: TestMethod
-    places: NDArray[np.int64]
+    places: IntArray
     pilot: PilotCounts | None = None
     size: float = float("nan")
 
@@ -346,8 +345,8 @@ def candidate_order(
 
 
 def pilot_order(
-    rate_counts: RateCounts, alphas: NDArray[np.float64], delta: float, size_ratio: float
-) -> NDArray[np.int64]:
+    rate_counts: RateCounts, alphas: FloatArray, delta: float, size_ratio: float
+) -> IntArray:
     """Candidates worth testing, learned on a pilot split: from the safest to the cheapest, [M].
 
     Left out are those that another one beats in p-value and cost, and those that can certify
@@ -444,10 +443,10 @@ class Decided(NamedTuple):
     tried: list[Policy]
     split: SplitCounts
     counts: RateCounts
-    units: NDArray[np.int64] | None
+    units: IntArray | None
     failed: int
 
-    def corners(self, settings: CertificationSettings) -> NDArray[np.float64] | None:
+    def corners(self, settings: CertificationSettings) -> FloatArray | None:
         """Outermost mixes, [V, 3], what is not stated in the ratio of the cases; None of their own.
 
         Raises:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.decision.answer_text import Basis, MissingAnswers
@@ -36,7 +35,7 @@ from raglab.replay import cases_by_shard, each_shard, join_columns, shard_cells,
 from raglab.store.case_labels import check_split_names, counted_questions
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import Status, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, Status, refuse
 
 COST, RISK = "expected_cost", "hallucination_rate"
 PILOT_AND_CERTIFY = ("tune", "certify")
@@ -68,7 +67,7 @@ class CertificationSettings(NamedTuple):
     mix: TrafficMix | None = None
 
     @property
-    def alphas(self) -> NDArray[np.float64]:
+    def alphas(self) -> FloatArray:
         """Highest values, [T]."""
         return np.array(list(self.targets.values()))
 
@@ -150,7 +149,7 @@ class CertifyCases(NamedTuple):
     held_out: StudyTrace
     tested: str | None
     by_split: Queries
-    numbers: NDArray[np.int64]
+    numbers: IntArray
 
     @property
     def learned_on(self) -> StudyTrace:
@@ -246,16 +245,16 @@ class RateCounts(NamedTuple):
 
     names: tuple[str, ...]
     costs: metrics.Costs | None
-    cells: NDArray[Any]
-    k: NDArray[np.float64]
-    n: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    over_ask: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    graded: NDArray[np.bool_]
-    missing: NDArray[np.int64]
-    undecided: NDArray[np.int64]
+    cells: AnyArray
+    k: FloatArray
+    n: IntArray
+    cost: FloatArray
+    coverage: FloatArray
+    over_ask: FloatArray
+    scale: FloatArray
+    graded: BoolArray
+    missing: IntArray
+    undecided: IntArray
     basis: Basis
     mix: MixTest | None = None
 
@@ -264,7 +263,7 @@ class RateCounts(NamedTuple):
         """Recorded answers that each policy lacks."""
         return [MissingAnswers(*answer_counts) for answer_counts in self.missing.tolist()]
 
-    def subset(self, places: NDArray[np.int64]) -> RateCounts:
+    def subset(self, places: IntArray) -> RateCounts:
         """Counts of some policies, in the order given."""
         mix_test = self.mix and self.mix._replace(cells=self.mix.cells[places])
         return self._replace(
@@ -290,7 +289,7 @@ class RateCounts(NamedTuple):
         """Losses by cell of a target that moves with a stated mix; None of any other."""
         return self.mix if self.mix is not None and self.mix.moved[place] else None
 
-    def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    def p(self, targets: FloatArray) -> FloatArray:
         """p-value that a policy breaks a target, [N, T].
 
         Exact of errors, Hoeffding and Bentkus' of graded losses, of what moves with a stated mix
@@ -316,7 +315,7 @@ class RateCounts(NamedTuple):
 
     def bounds(
         self, target_place: int, delta: float, alpha: float, *, lower: bool = False
-    ) -> NDArray[np.float64]:
+    ) -> FloatArray:
         """Upper or lower bounds of a target's rate or cost at confidence 1 − delta, [N].
 
         Args:
@@ -352,7 +351,7 @@ class RateCounts(NamedTuple):
 
 
 def counted_losses(
-    cells: NDArray[Any], target_names: Sequence[str], costs: metrics.Costs | None
+    cells: AnyArray, target_names: Sequence[str], costs: metrics.Costs | None
 ) -> RateCounts:
     """Losses of policies whose cells are counted.
 
@@ -417,14 +416,14 @@ class Repeats(NamedTuple):
     cells: of every policy, by question, [N, R]. starts: where each question begins.
     """
 
-    cells: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    cells: IntArray
+    starts: IntArray
 
 
 def repeated_cases(
     trace: TraceView,
     policies: Sequence[PolicyData],
-    question_numbers: NDArray[np.int64],
+    question_numbers: IntArray,
     arm: str | None,
 ) -> Repeats:
     """Cells of cases whose question is asked again.
@@ -467,7 +466,7 @@ def question_losses(
 
 def unit_cells(
     losses: RateCounts, repeats: Repeats, undecided: int = metrics.WRONG_CELL, n_failed: int = 0
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Questions by cell, each the case of it that loses most, of every policy and target.
 
     Cells are [N, T, 20]. A failed call may be of any label: it is what loses most of each.
@@ -514,9 +513,9 @@ def unit_cells(
 
 def in_mix(
     losses: RateCounts,
-    corners: NDArray[np.float64],
+    corners: FloatArray,
     level: float,
-    question_cells: NDArray[np.int64] | None = None,
+    question_cells: IntArray | None = None,
 ) -> RateCounts:
     """Losses tested in a traffic mix, with cost, coverage and over-ask of the mean of its corners.
 
@@ -551,7 +550,7 @@ class SplitCounts(NamedTuple):
     """
 
     losses: RateCounts
-    answering: NDArray[np.int64]
+    answering: IntArray
     counted: Tally
 
 
@@ -653,7 +652,7 @@ def pilot_counts(
 def free_policies(
     split_counts: SplitCounts,
     settings: CertificationSettings,
-    mix_corners: NDArray[np.float64] | None = None,
+    mix_corners: FloatArray | None = None,
 ) -> tuple[str, ...]:
     """Policies with no threshold that pass the same test of each target on the certified cases.
 

@@ -7,7 +7,6 @@ from itertools import chain, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.measurement import gates_off
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -18,7 +17,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_part, part_evidence
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.store.policies import Policy
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 CANDIDATE_PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
 MAX_GRID_POLICIES = 2_000  # candidates on the grid of a policy
@@ -98,7 +97,7 @@ def grid(
 
 def observed_values(
     trace_part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
-) -> list[NDArray[np.float64]]:
+) -> list[FloatArray]:
     """Values of one part's cases, by path, ascending and each once.
 
     Pure, so that any worker may find them.

@@ -12,7 +12,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.certify import (
@@ -39,6 +38,7 @@ from raglab.metrics.costs import COST_ROUNDING
 from raglab.metrics.mix_tests import LabelNeed
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
+from raglab.values import BoolArray, FloatArray
 from raglab.words.canonical import decimals, percent
 from raglab.words.results import Result, Summary
 
@@ -60,8 +60,8 @@ class SequenceResult(NamedTuple):
     none passed. shown: place of the one that promises are of.
     """
 
-    p: NDArray[np.float64]
-    passed: NDArray[np.bool_]
+    p: FloatArray
+    passed: BoolArray
     chosen: int
     promises: tuple[Promise, ...]
     binding: str
@@ -419,7 +419,7 @@ def nearest_target(
         return no_target
     pilot_losses = counts_on_pilot.losses
 
-    def chance(target_name: str, target_rate: float) -> NDArray[np.float64]:
+    def chance(target_name: str, target_rate: float) -> FloatArray:
         target_place = pilot_losses.names.index(target_name)
         k = pilot_losses.k[:, target_place]
         n = pilot_losses.n[:, target_place]

@@ -18,7 +18,6 @@ from raglab.decision.learned_cases import trace_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count
 from raglab.lab.answer_basis import check_compared
-from raglab.lab.arrays import CodeArray, FloatArray
 from raglab.lab.candidates import DEFAULTS, FREE_POLICIES
 from raglab.lab.competition import TUNED
 from raglab.lab.goals import Goal
@@ -33,7 +32,7 @@ from raglab.lab.paired_differences import (
 from raglab.metrics.mixes import Mix
 from raglab.replay import decide_policies, trace_codes
 from raglab.store.policies import Policy
-from raglab.values import Status, counted
+from raglab.values import CodeArray, FloatArray, Status, counted
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
@@ -34,7 +33,6 @@ from raglab.gating.expected_cost import (
 )
 from raglab.gating.signal_gates import MIN_OPTIONS
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from raglab.lab.group_fitting import (
     CaseGroups,
     FittedGroups,
@@ -51,7 +49,7 @@ from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evi
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, Status, TraceData, WholeArray
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
 PENALTY_STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
@@ -480,9 +478,7 @@ def _choose_strength(
     return best_choice[1], best_choice[2]
 
 
-def stratified_folds(
-    case_kinds: NDArray[np.integer[Any]], n_folds: int, rng: np.random.Generator
-) -> IntArray:
+def stratified_folds(case_kinds: WholeArray, n_folds: int, rng: np.random.Generator) -> IntArray:
     """Fold of every case.
 
     Each kind shuffled and dealt out in turn, the next kind going on where the last ended.

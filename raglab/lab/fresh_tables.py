@@ -32,8 +32,8 @@ from raglab.bandit.environments import (
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import block_arms, first_ledger
 from raglab.metrics.intervals import t_quantile
+from raglab.values import FloatArray, IntArray, NumberArray
 
-Array = NDArray[np.float64]
 # replications of each table: their chance is independent, so that it cancels from their product
 TWINS = 2
 # on fresh tables by default: 50 tables of each population, one block
@@ -57,8 +57,8 @@ class FreshTables(NamedTuple):
     replication, [T, N].
     """
 
-    row: NDArray[np.int64]
-    case: NDArray[np.int32]
+    row: IntArray
+    case: NumberArray
 
 
 class Account(NamedTuple):
@@ -70,10 +70,10 @@ class Account(NamedTuple):
     does on this one.
     """
 
-    mean: Array
-    by_case: Array
-    fresh: Array
-    expected: Array | None
+    mean: FloatArray
+    by_case: FloatArray
+    fresh: FloatArray
+    expected: FloatArray | None
     fixed: bool
 
 
@@ -144,7 +144,7 @@ def learner_values(
     engine: str,
     total_choices: float,
     budget: Budget | None = None,
-) -> tuple[Array, Array | None]:
+) -> tuple[FloatArray, FloatArray | None]:
     """Mean value a round of a learner on each fresh table alone: `Account.fresh`, `.expected`.
 
     Args:
@@ -185,7 +185,7 @@ def table_arms(
     world: Table,
     rounds: int,
     replications: int,
-    choose_rows: Callable[[slice, NDArray[np.int32]], NDArray[np.int32]],
+    choose_rows: Callable[[slice, NumberArray], NumberArray],
     *,
     first_block: int,
     seed: int,
@@ -227,7 +227,7 @@ def table_arms(
         block_start += block_size
 
 
-def plan_values(row_values: Array, fresh_tables: FreshTables) -> tuple[Array, Array]:
+def plan_values(row_values: FloatArray, fresh_tables: FreshTables) -> tuple[FloatArray, FloatArray]:
     """Mean of numbers by row of `by_turns` [A × Q], as `Account.fresh` and `.expected`."""
     expected_values = row_values[fresh_tables.row].mean(axis=2)
     return row_values[fresh_tables.case].mean(axis=0).reshape(2, -1, TWINS), np.repeat(
@@ -236,8 +236,8 @@ def plan_values(row_values: Array, fresh_tables: FreshTables) -> tuple[Array, Ar
 
 
 def best_arm_values(
-    row_values: Array, open_arms: NDArray[np.int64], fresh_tables: FreshTables
-) -> tuple[Array, Array, float]:
+    row_values: FloatArray, open_arms: IntArray, fresh_tables: FreshTables
+) -> tuple[FloatArray, FloatArray, float]:
     """Value of the arm that is best on each fresh table.
 
     Args:
@@ -350,7 +350,7 @@ def difference_interval(
     )
 
 
-def _reach(twin_values: Array, chance_variance: float, level: float) -> tuple[float, float]:
+def _reach(twin_values: FloatArray, chance_variance: float, level: float) -> tuple[float, float]:
     """Reach of a normal deviate whose variance is chance plus twins' [H, 2] over tables.
 
     That variance comes second.
@@ -386,7 +386,7 @@ def _reach(twin_values: Array, chance_variance: float, level: float) -> tuple[fl
     return float(level_reach), max(mean_variance, 0.0) + chance_variance
 
 
-def _skewness(twin_values: Array, variance: float) -> float:
+def _skewness(twin_values: FloatArray, variance: float) -> float:
     """Skewness of twins [H, 2] on the scale of the variance.
 
     0 as far as their own chance explains it.

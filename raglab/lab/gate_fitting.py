@@ -26,7 +26,6 @@ from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating import fused_gate
 from raglab.gating.fused_gate import Model, Part
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import check_kinds, tune_cases
 from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
 from raglab.lab.untuned_policies import always_answer, published_policy
@@ -35,7 +34,16 @@ from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
-from raglab.values import Status, TraceData, check_labelled, label_codes, refuse
+from raglab.values import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Status,
+    TraceData,
+    check_labelled,
+    label_codes,
+    refuse,
+)
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:

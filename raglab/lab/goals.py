@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK
-from raglab.lab.arrays import AnyArray, BoolArray, FloatArray
 from raglab.metrics.mixes import (
     SAMPLE,
     Mix,
@@ -22,7 +19,7 @@ from raglab.metrics.mixes import (
     mix_weighings,
     weighed_by_mix,
 )
-from raglab.values import Status, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, Status, WholeArray, refuse
 
 HONESTY_LIMITS = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
 # what costs nothing by default
@@ -160,7 +157,7 @@ class Goal:
         return np.asarray(metrics.expected_cost(self.in_traffic(cells), self.matrix))
 
     def case_weights(
-        self, label: NDArray[np.integer[Any]], counts: FloatArray | None = None
+        self, label: WholeArray, counts: FloatArray | None = None
     ) -> FloatArray | None:
         """Weight of each case in the mix, mean 1, [Q]; None where the mix is the sample's.
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
-from raglab.lab.arrays import BoolArray, FloatArray, IntArray
-from raglab.values import Case
+from raglab.values import BoolArray, Case, FloatArray, IntArray
 
 MIN_GROUP_CASES = 20  # labelled cases below which a group has no bias of its own
 # standard deviations of the prior that are compared

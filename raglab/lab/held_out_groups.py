@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.trace_view import TraceView
 from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
-from raglab.lab.arrays import AnyArray, BoolArray, IntArray
 from raglab.replay import cases_by_shard
+from raglab.values import AnyArray, BoolArray, IntArray, WholeArray
 from raglab.words.characters import visible
 
 
@@ -96,7 +95,7 @@ def _name(stated_value: object) -> str:
 
 def grouped_folds(
     kind_numbers: AnyArray,
-    group_numbers: NDArray[np.integer[Any]],
+    group_numbers: WholeArray,
     n_folds: int,
     rng: np.random.Generator,
 ) -> IntArray:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.document_names import (
     check_clear,
@@ -22,7 +21,7 @@ from raglab.store.frames import signal_columns, trace_from_frame
 from raglab.store.hit_tables import CASE_COLUMNS, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
+from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk, FloatArray
 from raglab.words.canonical import digest
 from raglab.words.characters import is_unicode
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
 
-Array = NDArray[np.float64]
 Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
 FIRST_COLUMNS = (
     "case_id",
@@ -405,7 +403,7 @@ def _document_id(document: Document) -> str:
     return digest(document_text, 12)
 
 
-def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) -> Array:
+def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) -> FloatArray:
     """Cosines of unit vectors from a store's scores, which must come best first (rule S1.1)."""
     store_scores = np.array([hit.score for hit in hits], dtype=np.float64)
     if distance is None:
@@ -430,7 +428,7 @@ def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) 
 
 def _embedding_cosines(
     hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], embeddings: Embeddings
-) -> list[Array]:
+) -> list[FloatArray]:
     """Cosines of each case's query and hits."""
     passage_texts = list(
         dict.fromkeys(hit.document.page_content for case_hits in hits_by_case for hit in case_hits)
@@ -446,7 +444,7 @@ def _embedding_cosines(
     return cosines_by_case
 
 
-def _unit_rows(vector_rows: Sequence[Sequence[float]]) -> Array:
+def _unit_rows(vector_rows: Sequence[Sequence[float]]) -> FloatArray:
     wide_rows = np.asarray(vector_rows, dtype=np.float64)
     row_norms = np.linalg.norm(wide_rows, axis=1, keepdims=True)
     return np.divide(
@@ -454,7 +452,7 @@ def _unit_rows(vector_rows: Sequence[Sequence[float]]) -> Array:
     )
 
 
-def _exact_cosine(cosine: Array) -> Array:
+def _exact_cosine(cosine: FloatArray) -> FloatArray:
     return np.where(np.abs(cosine) <= 1.0 + COSINE_ROUNDING, cosine.clip(-1.0, 1.0), cosine)
 
 

@@ -28,13 +28,12 @@ from raglab.lab.fresh_tables import (
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
 from raglab.progress import progress
-from raglab.values import refuse
+from raglab.values import AnyArray, FloatArray, NumberArray, refuse
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 MIN_TIMED_ROUNDS = 1e-12
 
 
@@ -64,15 +63,15 @@ class Earnings(NamedTuple):
     of all replications, [A].
     """
 
-    value: Array
+    value: FloatArray
     ms: float
-    pulls: Array
+    pulls: FloatArray
 
 
 def compare_learners(
     world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]] | None = None,
-    plans: Mapping[str, Array] | None = None,
+    learners: Mapping[str, Bandit | tuple[Bandit, FloatArray]] | None = None,
+    plans: Mapping[str, FloatArray] | None = None,
     *,
     rounds: int | None = None,
     replications: int = 20,
@@ -228,9 +227,9 @@ def _checked_reference(reference: str, policy_names: Sequence[str]) -> str:
 
 def _players(
     world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]] | None,
-    plans: Mapping[str, Array] | None,
-) -> tuple[Mapping[str, Bandit | tuple[Bandit, Array]], Mapping[str, Array]]:
+    learners: Mapping[str, Bandit | tuple[Bandit, FloatArray]] | None,
+    plans: Mapping[str, FloatArray] | None,
+) -> tuple[Mapping[str, Bandit | tuple[Bandit, FloatArray]], Mapping[str, FloatArray]]:
     """Learners and plans; where none are stated a linear one too, if the table has features."""
     linear = ["lin_ucb"] if world.features.shape[1] > 1 else []
     algorithms = ["ucb1", "thompson_nig", *linear]
@@ -242,8 +241,8 @@ def _players(
 
 def _checked_players(
     world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]],
-    plans: Mapping[str, Array],
+    learners: Mapping[str, Bandit | tuple[Bandit, FloatArray]],
+    plans: Mapping[str, FloatArray],
 ) -> dict[str, tuple[Bandit, Table]]:
     """Learners with the tables that they are trained on; plans are checked by their shape."""
     if not learners and not plans:
@@ -289,7 +288,7 @@ def _chosen_arm_account(
 
 
 def _plan_accounts(
-    plans: Mapping[str, Array],
+    plans: Mapping[str, FloatArray],
     earnings_by_policy: Mapping[str, Earnings],
     best_earnings: Earnings,
     turned_tables: Table,
@@ -320,7 +319,7 @@ def _plan_accounts(
 
 
 def compare_on_arms(
-    means: Array,
+    means: FloatArray,
     learners: Mapping[str, Bandit],
     *,
     rounds: int,
@@ -372,7 +371,7 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
     return Earnings(case_values, mean_ms, simulation.pulls.sum(axis=0).astype(np.float64))
 
 
-def expected_earnings(fixed_plan: Array, case_draws: Array, world: Table) -> Earnings:
+def expected_earnings(fixed_plan: FloatArray, case_draws: FloatArray, world: Table) -> Earnings:
     """Expected earnings of fixed probabilities [Q, A], given how often each case came, [R, Q]."""
     has_ms = world.mask & ~np.isnan(world.ms)
     case_values, total_ms = np.where(world.mask, world.value, 0.0), np.where(has_ms, world.ms, 0.0)
@@ -385,14 +384,14 @@ def expected_earnings(fixed_plan: Array, case_draws: Array, world: Table) -> Ear
     )
 
 
-def _mean_ms(total_ms: Array, timed_counts: Array) -> float:
+def _mean_ms(total_ms: FloatArray, timed_counts: FloatArray) -> float:
     n_timed = float(timed_counts.sum())
     return float(total_ms.sum()) / n_timed if n_timed > MIN_TIMED_ROUNDS else float("nan")
 
 
 def _per_case(
-    case_indices: NDArray[np.int32], n_cases: int, round_weights: NDArray[Any] | None = None
-) -> Array:
+    case_indices: NumberArray, n_cases: int, round_weights: AnyArray | None = None
+) -> FloatArray:
     """Sum of weights, or count, of each case in each replication, [R, Q].
 
     Example: two replications of three rounds, two cases.
@@ -484,7 +483,7 @@ def _with_ends(
     }
 
 
-def _pull_shares(pulls: NDArray[Any], arms: tuple[str, ...]) -> dict[str, float]:
+def _pull_shares(pulls: AnyArray, arms: tuple[str, ...]) -> dict[str, float]:
     return {
         f"pulls_{arm}": pull_share
         for arm, pull_share in zip(arms, (pulls / pulls.sum()).tolist(), strict=True)

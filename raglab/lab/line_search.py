@@ -11,12 +11,11 @@ import numpy as np
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import Measured
 from raglab.gates import Threshold
-from raglab.lab.arrays import AnyArray, BoolArray, FloatArray
 from raglab.lab.search_space import KEEP_AT_MOST, SWITCHES
 from raglab.replay import policy_cells, step_cells
 from raglab.replaying.breakpoints import StepCells, threshold_at
 from raglab.store.policies import Policy
-from raglab.values import TraceData
+from raglab.values import AnyArray, BoolArray, FloatArray, TraceData
 
 Score = Callable[[AnyArray], FloatArray]
 MIN_SCORE_GAIN = 1e-9

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from raglab import metrics
@@ -33,7 +32,7 @@ from raglab.metrics.mixes import TrafficMix, checked_mix
 from raglab.policy import PolicyData
 from raglab.store.files import Append, JsonLine, locked_lines, logged_lines
 from raglab.store.records import Faults, Fields, FilledText, read_record
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 
 def trace_hash(trace: TraceView) -> str:
@@ -144,7 +143,7 @@ def stated_mix(certificate_fields: Mapping[str, Any]) -> TrafficMix | None:
     return replace(traffic_mix, corners=tuple(map(tuple, mix_corners.tolist())))
 
 
-def stated_corners(certificate_fields: Mapping[str, Any]) -> NDArray[np.float64] | None:
+def stated_corners(certificate_fields: Mapping[str, Any]) -> FloatArray | None:
     """Outermost mixes that a certificate states, [V, 3]; None where it states none, or no mixes."""
     try:
         mix_corners = np.asarray(certificate_fields.get("mix_corners", ()), dtype=np.float64)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, warn_of_learned
 from raglab.store.baselines import COST_MEASURE
+from raglab.values import FloatArray, WholeArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,11 +75,11 @@ class Advantage(NamedTuple):
 
 
 def paired_advantage(
-    selected_cells: NDArray[np.integer[Any]],
-    reference_cells: NDArray[np.integer[Any]],
-    costs: metrics.Costs | NDArray[np.float64] | None,
+    selected_cells: WholeArray,
+    reference_cells: WholeArray,
+    costs: metrics.Costs | FloatArray | None,
     other_policy: str,
-    case_weights: NDArray[np.float64] | None = None,
+    case_weights: FloatArray | None = None,
 ) -> Advantage:
     """Advantage of the selected policy over another one, of the cells of the same cases, [Q] each.
 
@@ -103,11 +103,11 @@ def paired_advantage(
 
 
 def paired_table(
-    first_cells: NDArray[np.integer[Any]],
-    second_cells: NDArray[np.integer[Any]],
+    first_cells: WholeArray,
+    second_cells: WholeArray,
     side_names: tuple[str, str],
-    costs: metrics.Costs | NDArray[np.float64] | None = None,
-    case_weights: NDArray[np.float64] | None = None,
+    costs: metrics.Costs | FloatArray | None = None,
+    case_weights: FloatArray | None = None,
     *,
     in_sample: bool = False,
 ) -> pd.DataFrame:

@@ -41,13 +41,12 @@ from raglab.reward import (
     reward,
     threshold,
 )
-from raglab.values import TraceData, refuse
+from raglab.values import FloatArray, TraceData, refuse
 from raglab.words.results import Result, Summary, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 
 RESAMPLE_BLOCK_CELLS = 2_000_000  # cells of one block of resamples
 CONSTANT_VARIANCE = 1e-12  # share of the variance below which a resample counts as constant
@@ -106,13 +105,13 @@ class ArmTables(Result):
 
     world: Table
     measured: pd.DataFrame
-    router: Array
+    router: FloatArray
 
     def _summary(self) -> Summary:
         facts = [("cases", f"{len(self.world.mask):,}"), ("arms", ", ".join(self.world.arms))]
         return Summary(facts, {"components": self.measured})
 
-    def rewards(self, weights: RewardWeights) -> Array:
+    def rewards(self, weights: RewardWeights) -> FloatArray:
         """Reward of every case and arm under other weights, [Q, A]."""
         return np.asarray(reward(self.measured, weights), dtype=np.float64).reshape(
             self.world.mask.shape
@@ -264,7 +263,7 @@ def audit_table(
     n_boot: int,
     measured: pd.DataFrame | Mapping[str, Any] | None = None,
     weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS,
-    baselines: Mapping[str, Array] | None = None,
+    baselines: Mapping[str, FloatArray] | None = None,
 ) -> RewardAudit:
     """Audit of a table of full information; see `audit_rewards`.
 
@@ -325,7 +324,7 @@ def audit_table(
 
 def _signals(
     world: Table, measured_cells: pd.DataFrame | Mapping[str, Any] | None, weights: RewardWeights
-) -> dict[str, Array]:
+) -> dict[str, FloatArray]:
     """Components, with the sign turned where less is better, and last the reward, [Q, A] each."""
     if measured_cells is None:
         return {REWARD_SIGNAL: np.asarray(world.reward, dtype=np.float64)}
@@ -353,7 +352,7 @@ def _signals(
     }
 
 
-def _resampled_totals(case_sums: Sequence[Array], n_boot: int, seed: int) -> list[Array]:
+def _resampled_totals(case_sums: Sequence[FloatArray], n_boot: int, seed: int) -> list[FloatArray]:
     """Totals of numbers of a case, over all cases first, then over resampled ones, [1 + B, k] each.
 
     Args:
@@ -373,17 +372,17 @@ def _resampled_totals(case_sums: Sequence[Array], n_boot: int, seed: int) -> lis
     return np.split(np.concatenate(totals), sum_ends[:-1], axis=1)
 
 
-def _arm_sums(world: Table, bandit: Bandit) -> Array:
+def _arm_sums(world: Table, bandit: Bandit) -> FloatArray:
     """Rewards, successes and values of each case and arm, and which are known, [Q, 3 × 2 × A]."""
     success = np.where(np.isnan(world.reward), np.nan, world.reward > bandit.threshold)
-    sum_parts: list[Array] = []
+    sum_parts: list[FloatArray] = []
     for cell_values in (world.reward, success, world.value):
         is_known = world.mask & ~np.isnan(cell_values)
         sum_parts += [np.where(is_known, cell_values, 0.0), is_known.astype(np.float64)]
     return np.concatenate(sum_parts, axis=1)
 
 
-def _arm_rows(world: Table, totals: Array, level: float) -> pd.DataFrame:
+def _arm_rows(world: Table, totals: FloatArray, level: float) -> pd.DataFrame:
     """What a learner follows, a row an arm; see `audit_rewards`."""
     import pandas as pd
 
@@ -410,7 +409,7 @@ def _arm_rows(world: Table, totals: Array, level: float) -> pd.DataFrame:
     return pd.DataFrame(arm_columns)
 
 
-def _signal_sums(signal: Array, world: Table) -> Array:
+def _signal_sums(signal: FloatArray, world: Table) -> FloatArray:
     """Moments of a signal and the values, then agreeing pairs and pairs of each case, [Q, 8].
 
     Pairs are of available arms of one case that differ in value; a tie of the signal agrees half.
@@ -435,7 +434,9 @@ def _signal_sums(signal: Array, world: Table) -> Array:
     return np.column_stack([moments, n_agreeing, (value_signs != 0.0).sum(axis=1)])
 
 
-def _signal_row(signal_name: str, case_sums: Array, totals: Array, level: float) -> dict[str, Any]:
+def _signal_row(
+    signal_name: str, case_sums: FloatArray, totals: FloatArray, level: float
+) -> dict[str, Any]:
     """Correlation of a signal with the values over all rows, and its concordance within cases."""
     n_cells, sx, sy, sxx, syy, sxy, n_agreeing, n_pairs = totals.T
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -20,11 +20,11 @@ from raglab.lab.fresh_tables import table_arms
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
+from raglab.values import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
 JUDGED_SHARE = 0.2  # share of the rounds, the last ones, in which a learner is judged
 TABLE_PATHS = 5  # of a learner on each resampled table
@@ -50,7 +50,7 @@ class SimulationSizes(NamedTuple):
 
 
 def simulate_learner(
-    world: Table, bandit: Bandit, plans: Mapping[str, Array], sizes: SimulationSizes
+    world: Table, bandit: Bandit, plans: Mapping[str, FloatArray], sizes: SimulationSizes
 ) -> pd.DataFrame:
     """Final value of a learner that sees table rewards, minus that of policies learning nothing.
 
@@ -174,7 +174,7 @@ def _width_of_several(n_comparisons: int, level: float) -> float:
 
 
 def _interval_around(
-    resampled: Array, estimate: float, level: float, reach: float = 0.0
+    resampled: FloatArray, estimate: float, level: float, reach: float = 0.0
 ) -> tuple[float, float]:
     """Percentile interval that holds the estimate, and so much on either side of it."""
     low, high = percentile_interval(resampled, level)
@@ -202,8 +202,8 @@ def verdict(difference: float, low: float, high: float, least: float) -> str:
 
 
 def _resampled_values(
-    world: Table, bandit: Bandit, plans: list[Array], sizes: SimulationSizes
-) -> Array:
+    world: Table, bandit: Bandit, plans: list[FloatArray], sizes: SimulationSizes
+) -> FloatArray:
     """Values of learner, new on each, and of each plan on tables drawn with replacement, [B, P].
 
     Args:
@@ -247,8 +247,8 @@ TABLE_STREAM = 4  # stream of the resampled tables, beside those of a block of a
 
 
 def _expected_values(
-    world: Table, arms_by_path: NDArray[Any], cases_by_path: NDArray[Any], judged_rows: NDArray[Any]
-) -> Array:
+    world: Table, arms_by_path: AnyArray, cases_by_path: AnyArray, judged_rows: AnyArray
+) -> FloatArray:
     """Value of each replication at the end, on the cases of its table, [R].
 
     The cases that were drawn at the end are few; what the shares of the arms would earn on all of
@@ -282,7 +282,7 @@ def _expected_values(
     return path_values
 
 
-def _end_shares(arms: NDArray[Any], n_arms: int) -> Array:
+def _end_shares(arms: AnyArray, n_arms: int) -> FloatArray:
     """Share of each arm in each replication, [R, A]."""
     return np.stack([(arms == arm).mean(axis=1) for arm in range(n_arms)], axis=1)
 

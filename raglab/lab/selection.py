@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from raglab.lab.candidates import FIXED_POLICIES, Candidate, Cases
 from raglab.lab.goals import Goal
 from raglab.lab.line_search import flat_range
@@ -23,7 +22,7 @@ from raglab.lab.search_space import SWITCHES
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import evidence_with_model, tally
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab import calibration, metrics
 from raglab.arguments.user_warnings import warn_user
@@ -18,6 +18,7 @@ from raglab.lab.decision_fitting import check_kinds
 from raglab.live.signal_functions import SignalFunction
 from raglab.signals import own_signal
 from raglab.store.traces import Trace, with_column
+from raglab.values import FloatArray
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.html_display import Cell
 from raglab.words.results import Result, Summary
@@ -25,7 +26,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 
 
@@ -58,7 +58,7 @@ class SignalCalibration(Result):
         """The map, fitted to all labelled cases; `raglab.calibration.apply` applies it."""
         return self.calibrated.calibrator
 
-    def probability(self, values: ArrayLike) -> Array:
+    def probability(self, values: ArrayLike) -> FloatArray:
         """Probability of values of the signal, [...]; NaN stays NaN."""
         return calibration.apply(self.calibrator, values)
 

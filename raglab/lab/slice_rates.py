@@ -11,7 +11,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
@@ -33,12 +32,19 @@ from raglab.decision.trace_view import TracePart, TraceView, answered_traces
 from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.loops.parallel import run_each
 from raglab.replay import each_shard
-from raglab.values import SOURCE_GRADES, TraceData, source_grades
+from raglab.values import (
+    SOURCE_GRADES,
+    AnyArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    TraceData,
+    source_grades,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 NO_VALUE = "(none)"  # value of a case of which the column says nothing
 SEVERAL_LINES = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
@@ -65,7 +71,7 @@ SLICE_COLUMNS = (
 def slices(
     decisions: Decisions | ShardedDecisions,
     *,
-    by: Mapping[str, Sequence[Any] | NDArray[Any]] | None = None,
+    by: Mapping[str, Sequence[Any] | AnyArray] | None = None,
     rate: str = "pass_rate",
     level: float = 0.95,
     least: int = 10,
@@ -196,7 +202,7 @@ def slices(
 
 
 def _slice_counts(
-    cell_codes: NDArray[np.int8], rate_index: int, cost_matrix: Array
+    cell_codes: CodeArray, rate_index: int, cost_matrix: FloatArray
 ) -> tuple[int, int, int, float]:
     """Counted of a rate, counted were undecided answers right, of how many, and mean cost."""
     cell_counts = np.bincount(cell_codes, minlength=metrics.N_CELLS)
@@ -357,7 +363,7 @@ def stated_columns(trace: TraceData) -> StatedColumns:
 
 
 def case_columns(
-    decisions: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]
+    decisions: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | AnyArray]
 ) -> dict[str, list[str]]:
     """Column -> value of every case; columns that say nothing of any case are left out."""
     import pandas as pd
@@ -415,9 +421,9 @@ class RankedCases(NamedTuple):
     """
 
     n_cases: int
-    rows: NDArray[np.int64]
+    rows: IntArray
     graded: bool
-    measures: dict[tuple[str, str], Array]
+    measures: dict[tuple[str, str], FloatArray]
     reranked: frozenset[str]
 
 
@@ -480,7 +486,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
 
 def _gain_table(
     gains_by_case: Sequence[Sequence[tuple[float, float]]], n_places: int | None = None
-) -> Array:
+) -> FloatArray:
     """Gains of each case, by grade and by number, behind which follow zeros, [2, q, R].
 
     The width is part of the result: sums of other widths differ in their last bit.
@@ -497,7 +503,7 @@ def _gain_table(
 
 def ordered_hits(
     trace: TraceData, orders: Sequence[str] = (FINAL_ORDER,)
-) -> dict[tuple[str, str], NDArray[np.int64]]:
+) -> dict[tuple[str, str], IntArray]:
     """Chunks of each arm in some orders, [Q, K], -1 for none.
 
     Ties go by position in the corpus (rule S0.4).
@@ -622,7 +628,7 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     return ranking_table
 
 
-def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
+def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> FloatArray:
     """nDCG@10 of every case under every arm in its final order, [Q, A].
 
     NaN where a case expects no source.

@@ -12,12 +12,20 @@ import numpy as np
 
 from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
-from raglab.lab.arrays import CodeArray, FloatArray, IntArray
 from raglab.lab.goals import Goal
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import NO_LABEL, UNLABELLED, Status, check_labelled, label_codes
+from raglab.values import (
+    NO_LABEL,
+    UNLABELLED,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    Status,
+    check_labelled,
+    label_codes,
+)
 
 # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
 MAX_REFITTED_CASES = 20_000

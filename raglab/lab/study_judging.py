@@ -10,7 +10,6 @@ from math import nan
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING, Basis
@@ -28,7 +27,6 @@ from raglab.decision.trace_view import (
     held_trace,
     trace_parts,
 )
-from raglab.lab.arrays import AnyArray, CodeArray, FloatArray
 from raglab.lab.candidates import (
     ANSWER,
     COST_RECIPE,
@@ -56,7 +54,7 @@ from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.retrieval.corpus_language import foreign_questions
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import AnyArray, CodeArray, FloatArray, SlotArray, Status
 from raglab.words.text import is_foreign
 
 if TYPE_CHECKING:
@@ -358,7 +356,7 @@ class JudgedPolicies(NamedTuple):
     """
 
     policies: Mapping[str, Policy]
-    codes: NDArray[np.int16]
+    codes: SlotArray
     basis: Basis
     weight: FloatArray | None = None
 

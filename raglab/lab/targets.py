@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK, cases_needed, certification_chance
@@ -16,7 +15,7 @@ from raglab.lab.answer_signals import (
     threshold_rates,
 )
 from raglab.metrics import RATE_TABLE
-from raglab.values import Status, refuse
+from raglab.values import BoolArray, FloatArray, IntArray, Status, refuse
 from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> lis
     return keepers
 
 
-def _keeping(rate_table: pd.DataFrame, targets: Mapping[str, float]) -> NDArray[np.int64]:
+def _keeping(rate_table: pd.DataFrame, targets: Mapping[str, float]) -> IntArray:
     """Rows of a table that keep all targets; none where it lacks a target's rate."""
     keeps = np.full(len(rate_table), set(targets) <= set(rate_table.columns))
     for name, limit in targets.items() if keeps.any() else ():
@@ -310,8 +309,8 @@ NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
 
 
 def diagnosis(
-    right: NDArray[np.bool_],
-    scores: Mapping[str, NDArray[np.float64]],
+    right: BoolArray,
+    scores: Mapping[str, FloatArray],
     alpha: float,
     delta: float = 0.1,
     *,

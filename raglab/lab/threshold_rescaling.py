@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
@@ -65,7 +64,7 @@ from raglab.replay import cases_by_shard, decide_policies, each_shard
 from raglab.replaying.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.signals import SignalSet
 from raglab.store.policies import Policy
-from raglab.values import Case, Status, TraceData, label_codes
+from raglab.values import Case, CodeArray, FloatArray, Status, TraceData, label_codes
 from raglab.words.characters import plain_question
 from raglab.words.html_display import Cell
 from raglab.words.results import Result, Summary
@@ -73,7 +72,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 Method = Literal["quantile", "refit"]
 MIN_OK_QUESTIONS = 20  # questions labelled ok below which all questions are mapped on
 UNMEASURED, OUTSIDE, BOUNDED, REFITTED = "unmeasured", "outside", "bounded", "refitted"
@@ -117,7 +115,7 @@ class RescaledThresholds(Result):
 
     policy: Policy
     table: pd.DataFrame
-    labels: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    labels: CodeArray = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
     certification: Certification | None = None
     judged: Retest | None = None
     unmapped: Retest | None = None
@@ -404,7 +402,7 @@ class Scores(NamedTuple):
     Known: the signals.
     """
 
-    by_path: dict[str, Array]
+    by_path: dict[str, FloatArray]
     known: SignalSet
 
 
@@ -535,7 +533,7 @@ def _mapped_thresholds(
 
 
 def _warn_of_turn(
-    path: str, score_pair: tuple[Array, Array], label_pair: list[NDArray[np.int8]]
+    path: str, score_pair: tuple[FloatArray, FloatArray], label_pair: list[CodeArray]
 ) -> None:
     """Warn of a new score that ranks the wrong way round where the old one does not."""
     old_cases, new_cases = (
@@ -557,7 +555,7 @@ def _scores(view: TraceView, policy: Policy, arm: str) -> Scores:
     return Scores(joined_scores, parts[0].known)
 
 
-def _is_same(old_scores: Array, new_scores: Array) -> bool:
+def _is_same(old_scores: FloatArray, new_scores: FloatArray) -> bool:
     """Whether the scores are the same, in any order."""
     return np.array_equal(np.sort(old_scores), np.sort(new_scores), equal_nan=True)
 
@@ -585,9 +583,9 @@ def _check_declared(old_scores: Scores, new_scores: Scores) -> None:
 def _moved_value(
     swept_threshold: Threshold,
     old_value: float,
-    score_pair: tuple[Array, Array],
-    old_ok: Array,
-    new_ok: Array,
+    score_pair: tuple[FloatArray, FloatArray],
+    old_ok: FloatArray,
+    new_ok: FloatArray,
 ) -> tuple[float, str]:
     """Threshold on the new scores within its range, and a note.
 
@@ -617,7 +615,7 @@ def _moved_value(
     ), ""
 
 
-def quantile_map(threshold: float, source: Array, target: Array) -> float:
+def quantile_map(threshold: float, source: FloatArray, target: FloatArray) -> float:
     """Threshold on another embedder's score that answers the same share of the same queries.
 
     It needs no labels.
@@ -725,7 +723,7 @@ def _tested(
     old_policy: Policy,
     policy: Policy,
     promise_terms: Promised,
-    validity: NDArray[np.int8],
+    validity: CodeArray,
     arm: str,
     looks_file: str | Path | None,
 ) -> tuple[Certification | None, tuple[str, ...]]:
@@ -880,7 +878,7 @@ def _judged(
     return retests["mapped"], retests["old"], judging_notes
 
 
-def _relabelled(new_trace: TraceView, policy: Policy, validity: NDArray[np.int8], arm: str) -> str:
+def _relabelled(new_trace: TraceView, policy: Policy, validity: CodeArray, arm: str) -> str:
     """How many certify cases must be labelled again before anything is promised of them.
 
     A name that now means another text would count as correct. Empty where none must.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision import chain
@@ -39,7 +38,7 @@ from raglab.replay import decide_policies
 from raglab.replaying.breakpoints import acting_paths, swept_paths, threshold_values
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import UNLABELLED, Case, Status, label_codes
+from raglab.values import UNLABELLED, BoolArray, Case, FloatArray, Status, label_codes
 from raglab.words.characters import plain_question
 from raglab.words.html_display import Cell
 from raglab.words.results import Result, Summary
@@ -47,7 +46,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 TRACE_SIDES = ("old", "new")
 HIT_CELL, MISS_CELL = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
 QUANTILE_PERCENTS = (10, 50, 90)  # percent of the questions, of quantiles
@@ -127,7 +125,7 @@ class CasePairs(NamedTuple):
 
     old: list[int]
     new: list[int]
-    same_label: NDArray[np.bool_]
+    same_label: BoolArray
 
 
 def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
@@ -367,8 +365,8 @@ def _rates(
 
 
 def _turns(
-    old_decisions: Decisions, new_decisions: Decisions, is_judged: NDArray[np.bool_]
-) -> dict[str, NDArray[np.bool_]]:
+    old_decisions: Decisions, new_decisions: Decisions, is_judged: BoolArray
+) -> dict[str, BoolArray]:
     """Which judged cases become correct and incorrect, [Q] each."""
     was_correct, is_correct = old_decisions.passes, new_decisions.passes
     return {
@@ -377,9 +375,7 @@ def _turns(
     }
 
 
-def _flow(
-    old_decisions: Decisions, new_decisions: Decisions, is_judged: NDArray[np.bool_]
-) -> pd.DataFrame:
+def _flow(old_decisions: Decisions, new_decisions: Decisions, is_judged: BoolArray) -> pd.DataFrame:
     import pandas as pd
 
     case_columns = {"n": np.ones(len(is_judged), dtype=bool), "judged": is_judged}
@@ -398,7 +394,7 @@ def _flow(
 def _changed(
     old_decisions: Decisions,
     new_decisions: Decisions,
-    is_judged: NDArray[np.bool_],
+    is_judged: BoolArray,
     arm_pair: tuple[str, str],
 ) -> pd.DataFrame:
     import pandas as pd
@@ -435,7 +431,7 @@ def _changed(
     )
 
 
-def _where(values: Sequence[Any], is_shown: NDArray[np.bool_]) -> list[Any]:
+def _where(values: Sequence[Any], is_shown: BoolArray) -> list[Any]:
     """Values where they are shown, else None."""
     value_pairs = zip(values, is_shown.tolist(), strict=True)
     return [cell_value if is_visible else None for cell_value, is_visible in value_pairs]
@@ -516,7 +512,9 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
     return pd.DataFrame(hit_rows, columns=["measure", *TRACE_SIDES, "value", "low", "high", "n"])
 
 
-def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Threshold], set[str]]:
+def _threshold_scores(
+    side: Side,
+) -> tuple[dict[str, FloatArray], Mapping[str, Threshold], set[str]]:
     """What each acting threshold of a policy is compared with, [Q]; all thresholds.
 
     Paths without such a number.
@@ -542,7 +540,7 @@ def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Thresh
 
 
 def _signals(
-    sides: Sequence[Side], is_judged: NDArray[np.bool_]
+    sides: Sequence[Side], is_judged: BoolArray
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Tables `signals` and `scores`, and the acting thresholds that have no row there."""
     import pandas as pd

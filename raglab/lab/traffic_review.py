@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arguments.plain_arrays import read_only
@@ -40,7 +39,7 @@ from raglab.replaying.breakpoints import (
     threshold_values,
 )
 from raglab.replaying.step_functions import cell_moves, piece_status
-from raglab.values import Case, Status, TraceData
+from raglab.values import Case, FloatArray, IntArray, Status, TextArray, TraceData
 from raglab.words.html_display import Cell, Fold
 from raglab.words.results import Result, Summary
 
@@ -157,19 +156,19 @@ class TrafficCurve(NamedTuple):
     """
 
     threshold: Threshold
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    pairs: NDArray[np.int64]
+    low: FloatArray
+    high: FloatArray
+    pairs: IntArray
     current: int
     missing: float
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Requests by decision on each step, [N, 3]."""
         return np.asarray(self.pairs.sum(axis=1))
 
     @property
-    def changed(self) -> NDArray[np.int64]:
+    def changed(self) -> IntArray:
         """Requests that each step decides otherwise than the policy, [N]."""
         return np.asarray((self.pairs * (1 - np.eye(N, dtype=np.int64))).sum(axis=(1, 2)))
 
@@ -410,7 +409,7 @@ def review(
 
 def request_counts(
     review_columns: ReviewColumns,
-    attribute_values: NDArray[np.object_],
+    attribute_values: TextArray,
     name: str,
     *,
     has_after: bool,

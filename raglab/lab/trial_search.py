@@ -16,7 +16,6 @@ from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
-from raglab.lab.arrays import AnyArray, FloatArray
 from raglab.lab.goals import Goal, front
 from raglab.lab.search_space import SearchRange, set_values
 from raglab.lab.store_errors import (
@@ -35,7 +34,7 @@ from raglab.progress import progress
 from raglab.replay import tally, trace_codes
 from raglab.store.files import InputError, Where, input_error, make_folder
 from raglab.store.policies import Policy
-from raglab.values import refuse
+from raglab.values import AnyArray, FloatArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:

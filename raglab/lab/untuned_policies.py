@@ -16,14 +16,13 @@ from raglab.decision.trace_view import (
     check_in_memory,
     plain_trace,
 )
-from raglab.lab.arrays import FloatArray
 from raglab.metrics import TARGETS
 from raglab.replay import each_shard, tally
 from raglab.replaying.breakpoints import SWEPT
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.hit_tables import UNSTATED
 from raglab.store.policies import Policy
-from raglab.values import TraceData
+from raglab.values import FloatArray, TraceData
 
 
 def limit_depth(policy: Policy, trace: TraceView) -> Policy:

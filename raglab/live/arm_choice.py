@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.bandit.environments import Table
@@ -41,7 +40,7 @@ from raglab.reward import (
     score_margin,
 )
 from raglab.store.database import UnwritableLogError
-from raglab.values import Status, TraceData, refuse
+from raglab.values import BoolArray, FloatArray, Status, TraceData, WholeArray, refuse
 from raglab.words.text import content_words
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def components(
     return pd.concat(arm_frames).sort_index(kind="stable", ignore_index=True)
 
 
-def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
+def measures(trace: TraceData, decisions: Decisions, arm: str) -> FloatArray:
     """Margin, diversity and consistency of one arm at the depth that decided, [Q, 3].
 
     Margin is between the two best scores of all hits that were reranked; diversity is of the first
@@ -199,7 +198,7 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     chunks, fused_scores, rerank_scores = (
         np.take_along_axis(hit_field, rank_order, axis=1) for hit_field in score_fields
     )
-    is_present: NDArray[np.bool_] = np.asarray(chunks) >= 0
+    is_present: BoolArray = np.asarray(chunks) >= 0
     not_reranked = hits.n_reranked[:, None] == 0  # then margin and consistency are missing
     is_reranked = is_present & (not_reranked | (hit_positions < hits.n_reranked[:, None]))
     is_first = is_present & (hit_positions < decisions.policy.chosen.final_k)
@@ -217,7 +216,7 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     )
 
 
-def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
+def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> FloatArray:
     """Milliseconds of retrieval down to the depth that decided, [Q]; NaN where a depth has none.
 
     Raises:
@@ -234,7 +233,7 @@ def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np
     # not measured is not free
     depth_ms = np.where(np.isnan(stage_ms).all(axis=2), np.nan, np.nansum(stage_ms, axis=2))
     cumulative_ms = np.cumsum(depth_ms, axis=1)
-    total_ms: NDArray[np.float64] = cumulative_ms[np.arange(len(trace)), decisions.outcome.depth]
+    total_ms: FloatArray = cumulative_ms[np.arange(len(trace)), decisions.outcome.depth]
     return total_ms
 
 
@@ -295,7 +294,7 @@ def table(
     )
 
 
-def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray[np.bool_]:
+def available(question: str, policy: PolicyData, arms: Sequence[str]) -> BoolArray:
     """Which arms may answer a question, [A].
 
     One with an intent, as `graph`, only where that reaches (rule S4.1).
@@ -318,7 +317,7 @@ def _own_intent(arm: str) -> str:
 
 def context(
     question: str, n_entities: int, documents: Sequence[str], policy: PolicyData
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Features of a question before retrieval, [F] as `ROUTER_FEATURES` names them, near [0, 1].
 
     Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
@@ -338,7 +337,7 @@ def context(
     )
 
 
-def case_features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
+def case_features(trace: TraceData, policy: PolicyData) -> FloatArray:
     """Context of every case, [Q, F]."""
     entities = policy_pattern_hits(trace, policy).query_entities
     return np.array(
@@ -349,7 +348,7 @@ def case_features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
     )
 
 
-def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
+def router(trace: TraceData, policy: PolicyData) -> FloatArray:
     """The source's router as a policy, [Q, A].
 
     All mass on the arm it sends a case to (rule S4.7).
@@ -363,7 +362,7 @@ NEAR_SCORE, OVERLAP_HITS = 0.5, 10
 
 
 def list_features(
-    question_text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None
+    question_text: str, indexes: Indexes, queries: Queries, scope: WholeArray | None
 ) -> Features:
     """How crowded keyword hits are, and how far they agree with embedding hits, each in [0, 1].
 
@@ -393,7 +392,7 @@ class Offer(NamedTuple):
     mask: bool [A]. features: by name. why: what speaks for an arm, by arm.
     """
 
-    mask: NDArray[np.bool_]
+    mask: BoolArray
     features: dict[str, float | None]
     why: dict[str, str]
 

@@ -21,7 +21,6 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.answering.metered_client import BUDGET_SPENT
 from raglab.arguments.user_warnings import warn_user
@@ -41,7 +40,15 @@ from raglab.progress import progress
 from raglab.signals import MAX_TEXT_CHARACTERS, NAMES
 from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.traces import Trace
-from raglab.values import Answers, Latency, ModelUnavailableError, TraceData, refuse
+from raglab.values import (
+    Answers,
+    FloatArray,
+    IntArray,
+    Latency,
+    ModelUnavailableError,
+    TraceData,
+    refuse,
+)
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import composed, visible
 from raglab.words.languages import Reason
@@ -149,7 +156,7 @@ def signal_rows(
     return rows_by_key
 
 
-def _arm_order(trace: TraceData, arm_index: int) -> NDArray[np.int64]:
+def _arm_order(trace: TraceData, arm_index: int) -> IntArray:
     """Places of the hits of an arm in its final order, [Q, D, K]."""
     hit_chunks, hit_ranks = (
         trace.hits.chunk[:, arm_index].astype(np.int64),
@@ -160,7 +167,7 @@ def _arm_order(trace: TraceData, arm_index: int) -> NDArray[np.int64]:
     ).reshape(hit_chunks.shape)
 
 
-def answer_places(trace: TraceData, arm_index: int, structure: Structure) -> NDArray[np.int64]:
+def answer_places(trace: TraceData, arm_index: int, structure: Structure) -> IntArray:
     """Positions of the hits that the answer to all hits uses, in order, [Q, D, final_k].
 
     See `answer_signals`.
@@ -176,7 +183,7 @@ def _cell(
     trace: TraceData,
     column_name: str,
     row_place: RowPlace,
-    hit_places: NDArray[np.int64],
+    hit_places: IntArray,
     answers: Answers | None,
     answer_number: int,
     document_names: Collection[str],
@@ -214,7 +221,7 @@ def _cell(
 
 def measure(
     function: SignalFunction, row_cells: Sequence[tuple[Any, ...]], row_names: Sequence[str]
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Values of some rows by one call of the function, checked, [N].
 
     Args:
@@ -247,7 +254,7 @@ def measure(
 
 def check_values(
     function: SignalFunction, returned_values: object, row_names: Sequence[str]
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """What a function returned as floats, [N].
 
     Args:
@@ -494,7 +501,7 @@ def _column(
     column_shape: tuple[int, ...],
     places_by_key: Mapping[str, list[RowPlace]],
     values_by_key: Mapping[str, float],
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Values by key at the places of their rows, [Q, A, D]; NaN elsewhere."""
     column = np.full(column_shape, np.nan)
     for row_key, row_value in values_by_key.items():
@@ -636,14 +643,14 @@ class LiveSignals:
 
     def _in_time(
         self, function: SignalFunction, row_cells: Sequence[tuple[Any, ...]], call_time: CallTime
-    ) -> NDArray[np.float64]:
+    ) -> FloatArray:
         """Values of some rows within the time of the question.
 
         Raises:
           ValueError: as `measure`, or the time is up.
         """
 
-        def outcome() -> NDArray[np.float64] | ValueError:
+        def outcome() -> FloatArray | ValueError:
             try:
                 return measure(function, row_cells, ["the question"] * len(row_cells))
             except ValueError as error:

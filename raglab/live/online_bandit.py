@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
@@ -47,7 +46,7 @@ from raglab.store.log_tables import (
     request_row,
     rounds,
 )
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, refuse
 from raglab.words.canonical import canonical_json, decimals, digest, utc_text
 
 if TYPE_CHECKING:
@@ -128,8 +127,8 @@ class OnlineState(NamedTuple):
     """A learner's state and, for people, how many rewards each arm has and their sum, [A]."""
 
     state: State
-    n: NDArray[np.float64]
-    total: NDArray[np.float64]
+    n: FloatArray
+    total: FloatArray
 
 
 def p95_name(arm: str) -> str:
@@ -137,7 +136,7 @@ def p95_name(arm: str) -> str:
     return f"p95_{arm}"
 
 
-def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | None:
+def linear_context(features: Features, setup: Setup) -> FloatArray | None:
     """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
 
     The intercept 1; each of `CONTEXT_FEATURES`, near [0, 1]; for each arm its recent P95 over the
@@ -262,7 +261,7 @@ def _replay_batch(online_state: OnlineState, events: Sequence[Event], setup: Set
 
 def rewards(
     component_rows: Sequence[tuple[Features | None, float | None]], weights: RewardWeights
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Rewards in [0, 1], [N]; NaN where a component is missing.
 
     The one way from what a log holds to a reward, live and whenever the log is read.
@@ -489,7 +488,7 @@ class Online:
     def choose(
         self,
         request_id: str,
-        mask: Sequence[bool] | NDArray[np.bool_],
+        mask: Sequence[bool] | BoolArray,
         features: Features,
         why: str | Mapping[str, str] = "",
         *,

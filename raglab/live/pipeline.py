@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from raglab.decision import chain
@@ -52,7 +51,16 @@ from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.signals import declaration
-from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
+from raglab.values import (
+    Answers,
+    Case,
+    FloatArray,
+    Hits,
+    IntArray,
+    ModelUnavailableError,
+    Status,
+    TraceData,
+)
 from raglab.words.languages import Reason, refusal, say
 from raglab.words.text import is_foreign
 from raglab.words.tokeniser import word_count
@@ -248,7 +256,7 @@ def _hit_statistics(decisions: Decisions) -> dict[str, float | None]:
     For the log, not for a choice.
     """
     hits, depth = decisions.trace.hits, int(decisions.outcome.depth[0])
-    hit_cosines: NDArray[np.float64] = hits.cosine[0, 0, depth][hits.chunk[0, 0, depth] >= 0]
+    hit_cosines: FloatArray = hits.cosine[0, 0, depth][hits.chunk[0, 0, depth] >= 0]
     if not len(hit_cosines):
         return {"n_hits": 0.0}
     return {
@@ -329,7 +337,7 @@ def _depths(
     question_text: str,
     arm_name: str,
     stored_depths: Sequence[DepthHits],
-    document_scope: NDArray[np.int64] | None,
+    document_scope: IntArray | None,
     system: System,
 ) -> Iterator[DepthHits]:
     """Depths that the cache holds, then those beyond it; no model runs before one is asked for."""

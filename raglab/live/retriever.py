@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.arguments.user_warnings import warn_user
@@ -44,7 +43,7 @@ from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.pictures import picture_digest, stored_pixels
-from raglab.values import MAX_HITS_PER_CASE, Chunk, Corpus, Hits, refuse
+from raglab.values import MAX_HITS_PER_CASE, Chunk, Corpus, Hits, IntArray, VectorArray, refuse
 from raglab.words.packs import GENERIC, Pack
 
 LATE_INTERACTION = "late-interaction"
@@ -202,7 +201,7 @@ class Retriever:
             self._next[text] = queries
         return queries
 
-    def scope(self, documents: Sequence[str]) -> NDArray[np.int64] | None:
+    def scope(self, documents: Sequence[str]) -> IntArray | None:
         """Positions that a question may find by the documents that its user named; None is all.
 
         Raises:
@@ -329,7 +328,7 @@ def retriever(
         reranker = CrossEncoderReranker(load_cross_encoder(wanted.reranker))
     sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
 
-    def vector(text: str) -> NDArray[np.float32]:
+    def vector(text: str) -> VectorArray:
         return embed_queries([text], encoder, tokens=False).vectors
 
     arm_rewriter = rewriter if wanted.rewrites else None
@@ -427,7 +426,7 @@ def warn_of_unread(ready_retriever: Retriever, wanted_settings: RetrievalSetting
 
 def question_scopes(
     chunks: Sequence[Chunk], named: Sequence[Sequence[str]], whose: Sequence[str] = ()
-) -> list[NDArray[np.int64] | None]:
+) -> list[IntArray | None]:
     """Positions that each question may find.
 
     All (None), or those of the documents that the user named.
@@ -448,7 +447,7 @@ def question_scopes(
     for position, sources in enumerate(chunk_sources(chunks, meanings)):
         for source in sources:
             positions_of_source.setdefault(source, []).append(position)
-    scopes: list[NDArray[np.int64] | None] = []
+    scopes: list[IntArray | None] = []
     for case_index, wanted_sources in enumerate(named):
         for source in wanted_sources:
             if len(meanings[source].documents) > 1:
@@ -495,7 +494,7 @@ def _signatures(
 
 def restrict_to_hits(
     chunks: Sequence[Chunk], vectors: VectorRows, hits: Hits
-) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
+) -> tuple[tuple[Chunk, ...], Hits, VectorArray]:
     """Chunks that were hit, in their order; the hits with the chunks' new numbers.
 
     The chunks' embeddings, [C, dim].

@@ -17,7 +17,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
@@ -62,7 +61,7 @@ from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret, pause_after
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.policies import Policy, load_pack
-from raglab.values import FLOAT_FIELDS, Corpus, Generator, Hits, refuse
+from raglab.values import FLOAT_FIELDS, AnyArray, Corpus, Generator, Hits, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import composed, visible
 from raglab.words.packs import Pack
@@ -182,7 +181,7 @@ def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
     for depth in depths:
         hit_fields: dict[str, list[Any]] = {}
         for field_name in Hits._fields:
-            field_values: NDArray[Any] = getattr(depth.hits, field_name).ravel()
+            field_values: AnyArray = getattr(depth.hits, field_name).ravel()
             is_missing = np.isnan(field_values) if field_name in FLOAT_FIELDS else False
             hit_fields[field_name] = np.where(is_missing, None, field_values).tolist()  # type: ignore[call-overload]
         depth_rows.append({"query": depth.query, "hits": hit_fields})
@@ -200,7 +199,7 @@ def unpack_depths(depth_rows: Sequence[Mapping[str, Any]], n_chunks: int) -> lis
     """
     depths = []
     for depth_row in depth_rows:
-        hit_fields: dict[str, NDArray[Any]] = {
+        hit_fields: dict[str, AnyArray] = {
             field_name: np.array(
                 field_values, dtype=np.float64 if field_name in FLOAT_FIELDS else np.int32
             )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import is_number
-from raglab.metrics.intervals import FloatArray, Interval, check_level, clopper_pearson, t_quantile
-from raglab.values import Floats, Status
+from raglab.metrics.intervals import Interval, check_level, clopper_pearson, t_quantile
+from raglab.values import AnyArray, FloatArray, Floats, Status, WholeArray
 
 OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
 ASKED = "asked"  # short for both outcomes of asking
@@ -28,8 +27,8 @@ WRONG_CELL, RIGHT_CELL = 0, 1  # of which an undecided one is one
 COST_ROUNDING = 1e-9  # spreads below this share of the highest cost are rounding
 
 Costs = Mapping[str, Mapping[str, float]]
-Cells = NDArray[np.integer[Any]]  # cell of each case, or its label
-CellCounts = NDArray[Any]  # cases by cell or by label, whole numbers or weights
+Cells = WholeArray  # cell of each case, or its label
+CellCounts = AnyArray  # cases by cell or by label, whole numbers or weights
 
 
 # Decision and label of each cell, [20], and whether the expected sources are there; what is

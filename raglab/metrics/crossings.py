@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from raglab.metrics.costs import Cells
-from raglab.metrics.intervals import FloatArray
-from raglab.values import Status
+from raglab.values import FloatArray, Status
 
 if TYPE_CHECKING:
     import pandas as pd

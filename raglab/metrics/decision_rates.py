@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import check_present, plain_array
 from raglab.metrics.costs import (
@@ -29,8 +29,8 @@ from raglab.metrics.costs import (
     settled_cells,
     settled_pairs,
 )
-from raglab.metrics.intervals import FloatArray, IntArray, Interval, clopper_pearson
-from raglab.values import Status
+from raglab.metrics.intervals import Interval, clopper_pearson
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status
 
 OUTCOME_TABLE_SHAPE = (len(Status), len(Status))
 
@@ -223,7 +223,7 @@ TARGETS: Mapping[str, float] = {
 CELLS = len(Status) * 2
 
 
-def contributions(status: NDArray[np.int8]) -> IntArray:
+def contributions(status: CodeArray) -> IntArray:
     """What one decision adds to each of `COUNTS`, by outcome, label and expected sources found.
 
     Args:
@@ -308,7 +308,7 @@ def rates(counts: CellCounts, labels: CellCounts) -> FloatArray:
         return counts / denominators(counts, labels)
 
 
-def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
+def hit_rate(relevant: BoolArray, k: int) -> float:
     """hit@k: share of queries with a relevant hit among the first k.
 
     Args:
@@ -329,7 +329,7 @@ def _relevance_table(relevance: ArrayLike, argument_name: str) -> CellCounts:
     return relevance_array
 
 
-def ndcg(relevant: NDArray[np.bool_], n_relevant: IntArray, k: int = 10) -> float:
+def ndcg(relevant: BoolArray, n_relevant: IntArray, k: int = 10) -> float:
     """nDCG@k with binary gains, mean over queries that have a relevant document.
 
     Args:

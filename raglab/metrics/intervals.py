@@ -11,14 +11,11 @@ from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import check_present, float_array
 from raglab.loops.parallel import by_threads
-from raglab.values import Floats, Ints
+from raglab.values import FloatArray, Floats, IntArray, Ints, PlaceArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 PAIRS_PER_THREAD = 2**14  # of counts whose interval one thread makes at a time
 MAX_EXACT_COUNT = 2**26  # of two counts up to it, one number holds both exactly
 
@@ -118,7 +115,7 @@ def _exact_interval(hit_counts: FloatArray, sample_sizes: FloatArray, level: flo
 
 def _distinct_pairs(
     hit_counts: FloatArray, sample_sizes: FloatArray
-) -> tuple[IntArray, IntArray, NDArray[np.intp]] | None:
+) -> tuple[IntArray, IntArray, PlaceArray] | None:
     """Counts and sizes of pairs that differ, and which of them each pair is, [...].
 
     None where none repeats.

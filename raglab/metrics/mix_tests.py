@@ -10,12 +10,12 @@ from math import log
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS
 from raglab.metrics.decision_rates import label_counts
-from raglab.metrics.intervals import FloatArray, binomial_p
+from raglab.metrics.intervals import binomial_p
 from raglab.metrics.mixes import label_weights
+from raglab.values import BoolArray, FloatArray
 
 _LARGEST_STAKE_SHARE = 0.999  # of the largest stake, so that no product is 0
 _SMALLEST_TARGET = 1e-9  # of targets, which are tested inside (0, 1)
@@ -67,9 +67,9 @@ class MixTest(NamedTuple):
     level: float
 
     @property
-    def moved(self) -> NDArray[np.bool_]:
+    def moved(self) -> BoolArray:
         """Whether a rate moves with the mix: it is a share of cases of several labels, [T]."""
-        has_several_labels: NDArray[np.bool_] = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
+        has_several_labels: BoolArray = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
         return has_several_labels
 
     def p(self, place: int, alpha: float | FloatArray, *, lower: bool = False) -> FloatArray:

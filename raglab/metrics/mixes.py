@@ -27,13 +27,13 @@ from raglab.metrics.costs import (
 )
 from raglab.metrics.decision_rates import Weighed, label_counts
 from raglab.metrics.intervals import (
-    FloatArray,
     Stratum,
     check_delta,
     clopper_pearson,
     finite_interval,
     stratified_rate,
 )
+from raglab.values import FloatArray
 
 SAMPLE: Literal["sample"] = "sample"  # the mix of the labelled cases themselves
 FEW_UNITS = 10  # cases of a label below which its part of a mix is said to rest on few

@@ -32,8 +32,8 @@ from typing import NamedTuple
 import numpy as np
 
 from raglab.metrics.costs import COST_ROUNDING
-from raglab.metrics.intervals import FloatArray, check_level, clopper_pearson
-from raglab.values import Floats
+from raglab.metrics.intervals import check_level, clopper_pearson
+from raglab.values import FloatArray, Floats
 
 POWER, LEVEL = 0.8, 0.95
 DIFFERENCES = (0.05, 0.10)  # of the highest cost, of which `needed` has the number of cases

@@ -12,18 +12,11 @@ from math import log, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array, plain_array
-from raglab.metrics.intervals import (
-    FloatArray,
-    IntArray,
-    Interval,
-    check_level,
-    clopper_pearson,
-    percentile_interval,
-)
-from raglab.values import Curve, refuse
+from raglab.metrics.intervals import Interval, check_level, clopper_pearson, percentile_interval
+from raglab.values import BoolArray, Curve, FloatArray, IntArray, refuse
 
 
 class ConfidenceLevels(NamedTuple):
@@ -37,9 +30,7 @@ class ConfidenceLevels(NamedTuple):
     wrong: IntArray
 
 
-def check_confidence(
-    correct: ArrayLike, confidence: ArrayLike
-) -> tuple[NDArray[np.bool_], FloatArray]:
+def check_confidence(correct: ArrayLike, confidence: ArrayLike) -> tuple[BoolArray, FloatArray]:
     """Whether each case is wrong, and how confident it is, [Q] each.
 
     Raises:

@@ -36,6 +36,7 @@ from raglab.models.files import (
     reads_pictures,
 )
 from raglab.progress import waiting
+from raglab.values import AnyArray, FloatArray, IntArray, VectorArray
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Encoding(NamedTuple):
     L2-normalised, special tokens left out.
     """
 
-    sentences: NDArray[np.float32]
+    sentences: VectorArray
     tokens: list[Tokens]
 
 
@@ -94,7 +95,7 @@ class Encoder:
         """Whether it embeds pictures into the space of its texts, as CLIP family models do."""
         return "image" in self.model.modalities
 
-    def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
+    def pictures(self, pictures: Sequence[Any]) -> VectorArray:
         """Embeddings of pictures in the space of the sentences, L2-normalised, float32 [N, dim].
 
         Distances of a text to texts and to pictures do not compare: the two kinds lie apart in the
@@ -105,7 +106,7 @@ class Encoder:
             and cut.
         """
 
-        def one_pass(positions: list[int]) -> NDArray[np.float32]:
+        def one_pass(positions: list[int]) -> VectorArray:
             picture_batch: Any = [pictures[position] for position in positions]
             return _sentence_vectors(
                 self.model.encode(
@@ -121,15 +122,15 @@ class Encoder:
         return self._in_order(forward_passes(self.model, sort_keys, one_pass), len(pictures))
 
     def _in_order(
-        self, vector_passes: Iterator[tuple[list[int], NDArray[np.float32]]], n_vectors: int
-    ) -> NDArray[np.float32]:
+        self, vector_passes: Iterator[tuple[list[int], VectorArray]], n_vectors: int
+    ) -> VectorArray:
         """Vectors of all passes, each at its place."""
         embeddings = np.empty((n_vectors, self.dim), np.float32)
         for positions, vectors in vector_passes:
             embeddings[positions] = vectors
         return embeddings
 
-    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> VectorArray:
         """Sentence embeddings, L2-normalised, float32 [N, dim].
 
         Args:
@@ -160,7 +161,7 @@ class Encoder:
                 token_arrays[position] = token_vectors
         return Encoding(sentences, token_arrays)
 
-    def spans(self, texts: Sequence[str], *, query: bool = False) -> list[NDArray[np.int64]]:
+    def spans(self, texts: Sequence[str], *, query: bool = False) -> list[IntArray]:
         """First and past-end character of each token `tokens` embeds, one [n_tokens, 2] a text.
 
         Raises:
@@ -197,7 +198,7 @@ class Encoder:
             )
         return token_spans
 
-    def lengths(self, texts: Sequence[str]) -> NDArray[np.int64]:
+    def lengths(self, texts: Sequence[str]) -> IntArray:
         """Tokens of each passage by the model's count, with prompt and framing tokens, [N]."""
         # A copy: a tokenizer that other threads use must not be told to stop cutting.
         tokenizer: Any = copy.deepcopy(self.model.tokenizer)
@@ -263,7 +264,7 @@ class CrossEncoder:
     name: str
     model: st.CrossEncoder = field(repr=False, compare=False)
 
-    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Raw logits of (question, passage) pairs, float64 [N]; no activation is applied."""
         return _logits(self.model, pairs)[:, 0]
 
@@ -280,7 +281,7 @@ class Nli:
     label: int
     model: st.CrossEncoder = field(repr=False, compare=False)
 
-    def entailment(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def entailment(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Probability that the first entails the second of (premise, hypothesis), float64 [N]."""
         return label_probability(self.model, self.label, pairs)
 
@@ -440,9 +441,7 @@ class CausalModel:
             if token_id is not None
         )
 
-    def log_probabilities(
-        self, prompt_ids: Sequence[int]
-    ) -> Generator[NDArray[np.float64], int, None]:
+    def log_probabilities(self, prompt_ids: Sequence[int]) -> Generator[FloatArray, int, None]:
         """Log-probabilities of the next token, [vocabulary].
 
         After some tokens, then after each one that is sent.
@@ -657,7 +656,7 @@ def identifier_of(name: str | None = None) -> str:
 
 def label_probability(
     model: st.CrossEncoder, label_id: int, pairs: Sequence[tuple[str, str]]
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Probability of one label of pairs, float64 [N]."""
     logits = _logits(model, pairs)
     if model.config.problem_type == "multi_label_classification":
@@ -666,11 +665,11 @@ def label_probability(
     return odds[:, label_id] / odds.sum(axis=1)
 
 
-def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> FloatArray:
     """Raw logits of pairs, float64 [N, labels]; no activation is applied."""
     from torch import nn
 
-    def one_pass(positions: list[int]) -> NDArray[np.float64]:
+    def one_pass(positions: list[int]) -> FloatArray:
         pair_batch = [pairs[position] for position in positions]
         raw_logits = model.predict(
             pair_batch, batch_size=BATCH_TEXTS, activation_fn=nn.Identity(), show_progress_bar=False
@@ -779,7 +778,7 @@ class _TorchThreads:
 _THREADS = _TorchThreads()
 
 
-def _sentence_vectors(outputs: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
+def _sentence_vectors(outputs: Sequence[Mapping[str, Any]]) -> VectorArray:
     """Sentence embeddings of a pass, [n, dim]."""
     return _unit_vectors(
         np.stack([numpy_array(text_output["sentence_embedding"]) for text_output in outputs])
@@ -800,20 +799,18 @@ def _tokens(outputs: Sequence[Mapping[str, Any]], special_ids: Sequence[int]) ->
     return token_arrays
 
 
-def numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
+def numpy_array(tensor: Any) -> AnyArray:  # noqa: ANN401  (a torch tensor on any device)
     """Copy a tensor to numpy, which does not know every short float of torch."""
     cpu_tensor = tensor.detach().cpu()
-    array: NDArray[Any] = (
-        cpu_tensor.float() if cpu_tensor.is_floating_point() else cpu_tensor
-    ).numpy()
+    array: AnyArray = (cpu_tensor.float() if cpu_tensor.is_floating_point() else cpu_tensor).numpy()
     return array
 
 
-def _unit_vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:
+def _unit_vectors(vectors: AnyArray) -> VectorArray:
     """Rows divided by their Euclidean norm, float32; a zero row stays zero."""
     float_vectors = vectors.astype(np.float32)
     norms = np.linalg.norm(float_vectors, axis=-1, keepdims=True)
-    unit_vectors: NDArray[np.float32] = np.divide(
+    unit_vectors: VectorArray = np.divide(
         float_vectors, norms, out=np.zeros_like(float_vectors), where=norms > 0
     )
     return unit_vectors

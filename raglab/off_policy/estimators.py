@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from raglab.loops.parallel import run_each
-from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.logs import EvaluationRows, Log
+from raglab.values import FloatArray
 
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
 NORMALISED_ESTIMATORS = ("replay", "snips")  # divided by the sum of their weights

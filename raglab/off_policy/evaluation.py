@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import Bandit
-from raglab.metrics.intervals import FloatArray, check_level, percentile_interval
+from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.off_policy.estimators import (
     ESTIMATORS,
     WEIGHTED,
@@ -50,7 +50,7 @@ from raglab.off_policy.trust import (
     diagnose_estimate,
     target_overlap,
 )
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array, plain_array, within_range
 from raglab.arguments.user_warnings import warn_user
 from raglab.loops.compiled import kernel_of
-from raglab.metrics.intervals import FloatArray, IntArray
-from raglab.values import refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +79,7 @@ def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | No
     return None if arm_names is None else tuple(arm_names)
 
 
-def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - array or frame
+def target_array(target: Any, rounds: int) -> AnyArray:  # noqa: ANN401 - array or frame
     """Target as an array [T, A], where [A] stands for the same choice in every round.
 
     Checked in `weigh`.
@@ -213,7 +212,7 @@ def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tu
 
 
 def refuse_rows(
-    is_bad: NDArray[np.bool_],
+    is_bad: BoolArray,
     values: Any,  # noqa: ANN401 - any column
     rule: str,
     remedy: str,
@@ -319,7 +318,7 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntAr
 
 
 def weigh(
-    log: Log, target: NDArray[Any], mask: ArrayLike | None = None, *, engine: str | None = None
+    log: Log, target: AnyArray, mask: ArrayLike | None = None, *, engine: str | None = None
 ) -> EvaluationRows:
     """What the estimators read: weights, and the reward model where it is needed, chunk by chunk.
 
@@ -452,7 +451,7 @@ def _modelled(
     return expected, predicted
 
 
-def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
+def _available(mask: ArrayLike, shape: tuple[int, int]) -> BoolArray:
     """Mask as bool [T, A]."""
     mask_values = np.asarray(mask)
     if mask_values.dtype != np.bool_ or mask_values.shape not in {shape, shape[1:]}:

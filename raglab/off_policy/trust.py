@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.estimators import (
     EstimatorSettings,
     Fit,
@@ -20,6 +19,7 @@ from raglab.off_policy.estimators import (
     standard_error,
 )
 from raglab.off_policy.logs import EvaluationRows
+from raglab.values import FloatArray
 
 Finding = tuple[int, str]  # place in STATUSES, and why
 

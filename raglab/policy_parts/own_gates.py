@@ -15,13 +15,12 @@ from itertools import combinations
 from typing import Annotated, Any, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
 from raglab.gating.own_margins import USER_GATES_SECTION, OwnThresholds, own_margin
 from raglab.signals import BUILT_IN, MAX_TEXT_CHARACTERS, SIGNAL_NAME_RULE, Unit, is_name, unit_of
-from raglab.values import BoolArray, FloatArray, Floats, IntArray, PlaceArray, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, Floats, IntArray, PlaceArray, refuse
 
 # Measurements that a gate of the user may read besides signals: of the question, of all hits, and
 # of the chosen ones.
@@ -381,7 +380,7 @@ def _check_side(
     gate_name: str,
     gate_threshold: Threshold,
     tested_values: Sequence[float],
-    point_margins: Sequence[NDArray[Any]],
+    point_margins: Sequence[AnyArray],
 ) -> None:
     """Stop where headroom at rising threshold values, an array a value, moves against its side."""
     required_move, opposite_side = (

@@ -12,7 +12,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -56,6 +55,7 @@ from raglab.signals import (
     is_name,
     signal,
 )
+from raglab.values import FloatArray
 
 EXPECTED_COST = "expected_cost"
 
@@ -368,7 +368,7 @@ class CostsSection(_Section):
     ambiguous: LabelCosts
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> FloatArray:
         """Cost by label and outcome, [3, 5]."""
         return np.array(
             [[getattr(getattr(self, label), outcome) for outcome in OUTCOMES] for label in LABELS]

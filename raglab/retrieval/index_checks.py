@@ -5,16 +5,15 @@ A digest tells damage, not whoever computes it again.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from raglab.values import AnyArray
 
 _NUMBERS_AT_ONCE = 1 << 22  # numbers looked at together
 
 
 def check_keyword_lists(
-    list_scores: NDArray[Any], list_texts: NDArray[Any], list_ends: NDArray[Any], n_texts: int
+    list_scores: AnyArray, list_texts: AnyArray, list_ends: AnyArray, n_texts: int
 ) -> None:
     """Stop at lists of a keyword index that no texts have.
 
@@ -38,7 +37,7 @@ def check_keyword_lists(
 
 
 def _are_lists(
-    list_scores: NDArray[Any], list_texts: NDArray[Any], list_ends: NDArray[Any], n_texts: int
+    list_scores: AnyArray, list_texts: AnyArray, list_ends: AnyArray, n_texts: int
 ) -> bool:
     array_types = [
         (list_array.dtype.str, list_array.ndim)

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from math import fsum
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
+from raglab.values import FloatArray, IntArray, WholeArray
 
 
 def reciprocal_rank_fusion(
-    ranked: Sequence[NDArray[np.integer]],
+    ranked: Sequence[WholeArray],
     n_kept: int,
     rank_constant: int = 60,
     weights: Sequence[float] | None = None,
-) -> tuple[Values, Ids]:
+) -> tuple[FloatArray, IntArray]:
     """Fuse ranked lists into (s_hybrid, ids), each [Q, n], best first, ties by id.
 
     NaN and -1 where there are fewer.
@@ -69,7 +67,7 @@ def reciprocal_rank_fusion(
     return fused_scores, fused_ids
 
 
-def rank_by_score(scores: Values, ids: NDArray[np.integer], n_kept: int) -> tuple[Values, Ids]:
+def rank_by_score(scores: FloatArray, ids: WholeArray, n_kept: int) -> tuple[FloatArray, IntArray]:
     """Sort rows by score descending, ties by id, NaN last.
 
     Cut or pad to n, with -1 where the score is NaN.

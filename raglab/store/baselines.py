@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from raglab import metrics
@@ -36,7 +35,7 @@ from raglab.store.files import (
     write_text,
 )
 from raglab.store.records import Faults, Fields, FilledText, Name, Text, read_record
-from raglab.values import SCHEMA_VERSION
+from raglab.values import SCHEMA_VERSION, FloatArray, IntArray
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.results import Result, Summary
 
@@ -133,7 +132,7 @@ class Baseline(Result):
     arm: str
     basis: str
     schema_version: int
-    costs: NDArray[np.float64]
+    costs: FloatArray
     retrieval: Mapping[str, Any]
     corpus_hash: str | None
     status_only: int
@@ -152,12 +151,12 @@ class Baseline(Result):
         )
 
     @property
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self) -> IntArray:
         """Cell of each case, [Q]."""
         return np.array([case.cell for case in self.cases], dtype=np.int64)
 
     @property
-    def case_costs(self) -> NDArray[np.float64]:
+    def case_costs(self) -> FloatArray:
         """Cost of each case, [Q]."""
         return metrics.cell_costs(self.costs)[self.cells]
 

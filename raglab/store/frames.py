@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import (
@@ -36,8 +35,6 @@ from raglab.store.hit_tables import (
     SHARE_REMEDY,
     UNSTATED,
     HitTable,
-    Numbers,
-    Positions,
     Score,
     cut_name,
     hit_cases,
@@ -53,10 +50,13 @@ from raglab.values import (
     FLOAT_FIELDS,
     MAX_HITS_PER_CASE,
     SCHEMA_VERSION,
+    AnyArray,
     Case,
     Chunk,
     Corpus,
+    FloatArray,
     Hits,
+    IntArray,
     Status,
     document_path,
 )
@@ -69,7 +69,7 @@ MAX_HIT_CELLS = 20_000_000
 MAX_HIT_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
 
 Signals = Mapping[str, Mapping[str, str]] | None  # what is stated of each, by name
-Measurements = Mapping[str, Numbers]  # of the rows, by field
+Measurements = Mapping[str, FloatArray]  # of the rows, by field
 MIN_ALIKE_ROWS = 10  # rows or cases that a column must agree with a label in to look like one
 _COSINE_TOLERANCE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
@@ -85,17 +85,17 @@ class _Rows(NamedTuple):
     cases: tuple[Case, ...]
     chunks: tuple[Chunk, ...]
     arms: tuple[str, ...]
-    case: Positions
-    chunk: Positions
-    cell: Positions
+    case: IntArray
+    chunk: IntArray
+    cell: IntArray
     shape: tuple[int, int, int]
 
-    def within(self, ordered_rows: Positions) -> Positions:
+    def within(self, ordered_rows: IntArray) -> IntArray:
         """Places 0, 1, 2, … inside their cell, of rows in an order that keeps cells together."""
         n_before = np.append(
             0, np.cumsum(np.bincount(self.cell[ordered_rows], minlength=self.n_cells))
         )
-        ranks: Positions = np.arange(len(ordered_rows)) - n_before[self.cell[ordered_rows]]
+        ranks: IntArray = np.arange(len(ordered_rows)) - n_before[self.cell[ordered_rows]]
         return ranks
 
     @property
@@ -452,7 +452,7 @@ def signal_columns(signals: Signals, frame_name: str) -> list[tuple[Signal, str]
     return declared_columns
 
 
-def _warn_of_label(hit_rows: _Rows, column_name: str, row_values: Numbers) -> None:
+def _warn_of_label(hit_rows: _Rows, column_name: str, row_values: FloatArray) -> None:
     """Warn if a column of 0 and 1 says in all rows whether the hit is expected, or the label."""
     filled_rows = np.flatnonzero(~np.isnan(row_values))
     if {*row_values[filled_rows].tolist()} != {0.0, 1.0}:
@@ -556,7 +556,7 @@ def _check_cells(hit_rows: _Rows) -> None:
     )
 
 
-def _measurements(hit_table: HitTable, score: Score | None) -> dict[str, Numbers]:
+def _measurements(hit_table: HitTable, score: Score | None) -> dict[str, FloatArray]:
     """Measurements of every row, NaN where not given; the score under its own name.
 
     Distance and cosine follow from one another.
@@ -596,8 +596,8 @@ def _ranks(
     hit_rows: _Rows,
     measurements: Measurements,
     score: Score | None,
-    stated_ranks: Numbers,
-) -> Positions:
+    stated_ranks: FloatArray,
+) -> IntArray:
     """Place of every row in the final order of its cell, [rows].
 
     As given, else by s_rerank, score, row.
@@ -631,7 +631,7 @@ def _ranks(
     return final_ranks
 
 
-def _hits_by_distance(hit_rows: _Rows, measurements: Measurements, final_ranks: Positions) -> Hits:
+def _hits_by_distance(hit_rows: _Rows, measurements: Measurements, final_ranks: IntArray) -> Hits:
     """Hits by (l2, chunk), [Q, A, D, K].
 
     Those without a distance last, by rank: the order that their system gave.
@@ -659,9 +659,7 @@ def _hits_by_distance(hit_rows: _Rows, measurements: Measurements, final_ranks: 
     cell_positions = hit_rows.within(ordered_hits)
     n_columns = int(cell_positions.max(initial=0)) + 1
 
-    def laid(
-        row_values: NDArray[Any], empty_value: float, number_type: type[np.generic]
-    ) -> NDArray[Any]:
+    def laid(row_values: AnyArray, empty_value: float, number_type: type[np.generic]) -> AnyArray:
         filled_array = np.full((hit_rows.n_cells, n_columns), empty_value, dtype=number_type)
         filled_array[hit_rows.cell[ordered_hits], cell_positions] = row_values[ordered_hits]
         return filled_array.reshape(*hit_rows.shape, n_columns)

@@ -20,7 +20,15 @@ from raglab.signals import NAMES, declared_signal, signal
 from raglab.store.files import InputError, input_error, shown_value
 from raglab.store.records import MAX_INTEGER
 from raglab.store.signal_columns import signal_column
-from raglab.values import FLOAT_FIELDS, MAX_HITS_PER_CASE, Answers, Hits, PatternHits, TraceData
+from raglab.values import (
+    FLOAT_FIELDS,
+    MAX_HITS_PER_CASE,
+    Answers,
+    AnyArray,
+    Hits,
+    PatternHits,
+    TraceData,
+)
 
 MAX_DEPTHS = 101  # `refine.max_depth` is at most 100
 _UNIT_PARAMETERS = frozenset({"fetch_k", "score"})  # parameters of a search of ours, and of a frame
@@ -165,7 +173,7 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
 
 
 def _form(
-    subject: str, array: NDArray[Any], dtype_kinds: str, expected_shape: tuple[int, ...]
+    subject: str, array: AnyArray, dtype_kinds: str, expected_shape: tuple[int, ...]
 ) -> _Rule:
     """Kinds of numbers, as NumPy's letters, and the shape of an array."""
     number_noun = "floats" if dtype_kinds == "f" else "integers"
@@ -177,7 +185,7 @@ def _form(
     )
 
 
-def _range(subject: str, array: NDArray[Any], lower_bound: float, upper_bound: float) -> _Rule:
+def _range(subject: str, array: AnyArray, lower_bound: float, upper_bound: float) -> _Rule:
     """Range of the numbers of an array; NaN is a missing one."""
     return (
         subject,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.policy_parts.patterns import COUNTED_LISTS
 from raglab.store.files import (
@@ -38,8 +37,10 @@ from raglab.values import (
     FLOAT_FIELDS,
     SCHEMA_VERSION,
     Answers,
+    AnyArray,
     Case,
     Chunk,
+    FloatArray,
     Hits,
     Latency,
     PatternHits,
@@ -326,7 +327,7 @@ def width(field_name: str) -> type[np.generic]:
     return np.float64 if field_name in FLOAT_FIELDS else np.int32
 
 
-def _narrow_array(wide_values: NDArray[np.float64]) -> NDArray[Any]:
+def _narrow_array(wide_values: FloatArray) -> AnyArray:
     with np.errstate(over="ignore", invalid="ignore"):
         narrow_values = wide_values.astype(np.float32)
     return (
@@ -336,7 +337,7 @@ def _narrow_array(wide_values: NDArray[np.float64]) -> NDArray[Any]:
     )
 
 
-def _list_array(case_numbers: NDArray[Any]) -> pa.Array:
+def _list_array(case_numbers: AnyArray) -> pa.Array:
     """Numbers of each case as a list, all of one length."""
     import pyarrow as pa
 
@@ -386,8 +387,8 @@ def parse_trace(
 
     def array(
         column_name: str, dimensions: tuple[int, ...], number_type: type[np.generic]
-    ) -> NDArray[Any]:
-        numbers: NDArray[Any] = (
+    ) -> AnyArray:
+        numbers: AnyArray = (
             _flat_values(case_table, column_name).astype(number_type).reshape(n_cases, *dimensions)
         )
         return numbers
@@ -490,7 +491,7 @@ def _column_types(n_arms: int, n_depths: int, n_hits: int) -> dict[str, Sequence
     }
 
 
-def _flat_values(table: pa.Table, column_name: str) -> NDArray[Any]:
+def _flat_values(table: pa.Table, column_name: str) -> AnyArray:
     """Numbers of a column of lists, one behind the other.
 
     Raises:
@@ -500,7 +501,7 @@ def _flat_values(table: pa.Table, column_name: str) -> NDArray[Any]:
     if flat_column.null_count:
         message = f"a number of {column_name} is null"
         raise ValueError(message)
-    numbers: NDArray[Any] = flat_column.to_numpy(zero_copy_only=False)
+    numbers: AnyArray = flat_column.to_numpy(zero_copy_only=False)
     return numbers
 
 

@@ -16,12 +16,11 @@ from itertools import chain, pairwise
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.trace_view import FAILED_CALLS, Measured, joined_failed_calls
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.records import hash_cases
-from raglab.values import Answers, Chunk, Hits, PatternHits, TraceData
+from raglab.values import Answers, Chunk, Hits, NumberArray, PatternHits, TraceData
 from raglab.words.canonical import canonical_json, digest
 
 ANSWER_REQUESTS = "answer_requests"  # in a trace's meta: what its recorded answers took
@@ -284,7 +283,7 @@ def _joined(joined_parts: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays or tup
 
 
 def _joined_patterns(
-    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NDArray[np.int32]]
+    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NumberArray]
 ) -> PatternHits | None:
     """What the patterns hit in all queries and chunks."""
     patterns_by_part = [
@@ -308,7 +307,7 @@ def _joined_patterns(
 
 
 def _joined_answers(
-    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NDArray[np.int32]]
+    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NumberArray]
 ) -> Answers | None:
     """Answers of all cases, their rows and chunks numbered anew."""
     first_row, renumbered_answers = 0, []

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import values
 from raglab.decision.recorded_answers import select_answers
@@ -25,7 +24,7 @@ from raglab.store.records import hash_cases
 from raglab.store.signal_columns import array_hash, signal_column
 from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import Kind, TraceError, merge_traces
-from raglab.values import NO_LABEL, Case, case_positions, map_fields
+from raglab.values import NO_LABEL, Case, WholeArray, case_positions, map_fields
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Trace(values.TraceData):
         """
         return read_cases(Path(path))
 
-    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+    def subset(self, rows: Sequence[int] | WholeArray) -> Self:
         """Trace of some cases only, in the order given; chunks and measurements stay as they are.
 
         Its fingerprint and `cases_hash` are its own, so that it is never taken for the whole.
@@ -437,7 +436,7 @@ class StudyTrace(TraceView, Protocol):
     `Trace` or `raglab.ShardedTrace`.
     """
 
-    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+    def subset(self, rows: Sequence[int] | WholeArray) -> Self:
         """Trace of some cases only, by position."""
 
     def split(self, name: str) -> Self:

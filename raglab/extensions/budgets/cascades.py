@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.environments import Table
@@ -28,7 +28,7 @@ from raglab.extensions.budgets.plans import plan_rows
 from raglab.extensions.budgets.priced_policy import PricedPolicy, row_names
 from raglab.lab.looks import take_look
 from raglab.metrics.intervals import check_delta, upper_bound
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
 from raglab.words.results import Result, Summary
@@ -36,7 +36,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 NAMES = ("shortfall", "dear calls")
 UNSEEN = "Without the texts of both, questions that the policy was fitted on may go unseen."
 
@@ -205,7 +204,7 @@ def certify_cascade(
 
 
 def _claims(
-    excess: Array, weight: Array, limits: Sequence[float], delta: float, *, is_exact: bool
+    excess: FloatArray, weight: FloatArray, limits: Sequence[float], delta: float, *, is_exact: bool
 ) -> pd.DataFrame:
     """Estimates and bounds of shortfall and calls, [2, Q]; `weight` is at most 1, [Q]."""
     import pandas as pd

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.budget import Budget
@@ -20,7 +20,6 @@ from raglab.bandit.environments import Table, World, table_costs
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
-    Ints,
     Rewards,
     State,
     check_reward,
@@ -32,9 +31,7 @@ from raglab.bandit.learner import (
 )
 from raglab.bandit.simulation import check_first_state
 from raglab.extensions.budgets.prices import Pacer, check_least, pace, start_pacer
-from raglab.values import refuse
-
-Array = NDArray[np.float64]
+from raglab.values import FloatArray, IntArray, refuse
 
 
 class Ledger(NamedTuple):
@@ -50,10 +47,10 @@ class Ledger(NamedTuple):
     """
 
     state: State
-    cost: Array
-    square: Array
-    cross: Array
-    moment: Array
+    cost: FloatArray
+    square: FloatArray
+    cross: FloatArray
+    moment: FloatArray
     pacer: Pacer
 
     @property
@@ -76,11 +73,11 @@ class Ledger(NamedTuple):
         )
 
     @property
-    def price(self) -> Array:
+    def price(self) -> FloatArray:
         """Value lost a unit of cost at the next choice, [...]."""
         return np.asarray(self.pacer.price)
 
-    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> Ledger:
+    def after_choice(self, arm: IntArray, cost: FloatArray, bandit: Bandit) -> Ledger:
         """Ledger after a round that chose these arms [...] and paid these costs [...].
 
         Pulls, forgetting, the price.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table, table_costs
@@ -19,12 +19,11 @@ from raglab.bandit.learner import check_count
 from raglab.extensions.budgets.priced_policy import fit_priced_policy
 from raglab.extensions.budgets.prices import choose_price, frontier
 from raglab.metrics.intervals import check_level, percentile_interval
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 RESAMPLES = 100  # in memory at a time
 FEWEST = 10  # questions below which an interval by resampling is said to be too narrow
 
@@ -135,7 +134,7 @@ def compare_plans(
     return result
 
 
-def plan_within(reward: Array, table: Table, budget: Budget | float) -> Array:
+def plan_within(reward: FloatArray, table: Table, budget: Budget | float) -> FloatArray:
     """Plan [Q, A] of most reward within a budget, by one who knows every reward and cost.
 
     Args:
@@ -150,13 +149,13 @@ def plan_within(reward: Array, table: Table, budget: Budget | float) -> Array:
     return choose_price(known, cost, budget, mask=table.mask).plan(known, cost, table.mask)
 
 
-def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, Array]:
+def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, FloatArray]:
     """Plans within a budget that are chosen on one table and judged on another, by name, [Q, A].
 
     The best fixed mixture, and a policy of ridges with a price where some feature varies. A plan
     that cannot be made of these rows is left out.
     """
-    plans: dict[str, Array] = {}
+    plans: dict[str, FloatArray] = {}
     with suppress(ValueError):
         mixture = frontier(tune).mixture_at(budget)
         if judge.mask[:, mixture > 0.0].all():
@@ -167,7 +166,7 @@ def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, 
     return plans
 
 
-def plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
+def plan_rows(table: Table, name: str, plan: ArrayLike) -> FloatArray:
     """Probabilities [Q, A] of a plan, checked.
 
     Args:
@@ -190,7 +189,7 @@ def plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
     return rows
 
 
-def _resampled_means(values: Array, n_boot: int, seed: int) -> Array:
+def _resampled_means(values: FloatArray, n_boot: int, seed: int) -> FloatArray:
     """Means [n_boot, ...] of values [..., Q] over questions drawn with replacement."""
     rng = np.random.default_rng(seed)
     size = values.shape[-1]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table, table_costs
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, PlaceArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 REACH = 1e4  # a pacer's price stays within this factor of 1 / per_question
 ROUNDING = 1e-9  # share of a budget that sums may be off
 KEPT = 1.02  # spend over budget up to which a budget counts as kept
@@ -71,9 +70,9 @@ class Frontier(NamedTuple):
     """
 
     arms: tuple[str, ...]
-    spend: Array
-    reward: Array
-    mixture: Array
+    spend: FloatArray
+    reward: FloatArray
+    mixture: FloatArray
     notes: tuple[str, ...]
 
     @property
@@ -81,7 +80,7 @@ class Frontier(NamedTuple):
         """Least spend a question of any fixed mixture."""
         return float(self.spend[0])
 
-    def reward_at(self, spend: ArrayLike) -> Array:
+    def reward_at(self, spend: ArrayLike) -> FloatArray:
         """Most reward at a spend, [...]; NaN below the least, that of the last corner beyond it.
 
         Args:
@@ -89,7 +88,7 @@ class Frontier(NamedTuple):
         """
         return np.interp(np.asarray(spend, np.float64), self.spend, self.reward, left=np.nan)
 
-    def mixture_at(self, budget: Budget | float) -> Array:
+    def mixture_at(self, budget: Budget | float) -> FloatArray:
         """Mixture of most reward that keeps a budget, [A]; of at most two arms.
 
         Args:
@@ -159,7 +158,7 @@ def frontier(table: Table) -> Frontier:
     return Frontier(table.arms, spend[corners], reward[corners], mixture, notes)
 
 
-def _slope(spend: Array, reward: Array, first: int, second: int) -> float:
+def _slope(spend: FloatArray, reward: FloatArray, first: int, second: int) -> float:
     """Reward gained a unit of spend from one arm to a dearer one."""
     return float((reward[second] - reward[first]) / (spend[second] - spend[first]))
 
@@ -178,9 +177,7 @@ class PriceChoice(NamedTuple):
     share: float
     spend: float
 
-    def plan(
-        self, reward: ArrayLike, cost: ArrayLike, mask: NDArray[np.bool_] | None = None
-    ) -> Array:
+    def plan(self, reward: ArrayLike, cost: ArrayLike, mask: BoolArray | None = None) -> FloatArray:
         """Probabilities [Q, A] of arms of predicted reward and cost [Q, A]."""
         one_hot = np.eye(np.shape(reward)[-1])
         tight, loose = (
@@ -191,8 +188,8 @@ class PriceChoice(NamedTuple):
 
 
 def priced_arms(
-    reward: ArrayLike, cost: ArrayLike, price: ArrayLike, mask: NDArray[np.bool_] | None = None
-) -> NDArray[np.intp]:
+    reward: ArrayLike, cost: ArrayLike, price: ArrayLike, mask: BoolArray | None = None
+) -> PlaceArray:
     """Arm of largest reward - price * cost among the available ones, [...].
 
     The cheapest of equals, then the lowest.
@@ -215,7 +212,7 @@ def choose_price(
     budget: Budget | float,
     *,
     spend: ArrayLike | None = None,
-    mask: NDArray[np.bool_] | None = None,
+    mask: BoolArray | None = None,
 ) -> PriceChoice:
     """Smallest price from which on the spend keeps a budget.
 
@@ -268,7 +265,7 @@ def choose_price(
     return PriceChoice(price, looser_price, share, float(mixed))
 
 
-def _check_predictions(parts: dict[str, Array], mask: NDArray[np.bool_] | None) -> None:
+def _check_predictions(parts: dict[str, FloatArray], mask: BoolArray | None) -> None:
     """Refuse predictions that no price can be chosen on; see `choose_price`."""
     shape = parts["reward"].shape
     open_ = np.ones(shape, np.bool_) if mask is None else np.asarray(mask)
@@ -286,16 +283,16 @@ def _check_predictions(parts: dict[str, Array], mask: NDArray[np.bool_] | None) 
 
 
 def _switches(
-    reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] | None
-) -> tuple[Array, Array, float]:
+    reward: FloatArray, cost: FloatArray, paid: FloatArray, mask: BoolArray | None
+) -> tuple[FloatArray, FloatArray, float]:
     """Prices at which some question takes a cheaper arm, ascending; what is paid more then, in all.
 
     Paid at price 0.
     """
     rows, arm = np.arange(len(reward)), priced_arms(reward, cost, np.zeros(len(reward)), mask)
     first = float(paid[rows, arm].sum())
-    at: list[Array] = []
-    step: list[Array] = []
+    at: list[FloatArray] = []
+    step: list[FloatArray] = []
     # A question moves along the upper envelope of its arms' lines: at most one move an arm.
     for _ in range(reward.shape[1] - 1):
         saving = cost[rows, arm][:, None] - cost
@@ -328,8 +325,8 @@ class Pacer(NamedTuple):
     """
 
     budget: Budget
-    price: Array
-    spend: Array
+    price: FloatArray
+    spend: FloatArray
     rounds: int
 
 

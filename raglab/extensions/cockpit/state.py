@@ -18,7 +18,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.inclusion import PROBABILITY_KEY, case_weights
@@ -38,7 +37,7 @@ from raglab.metrics.costs import OUTCOMES
 from raglab.replay import decide_policies, rate_table, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status, label_codes
+from raglab.values import IntArray, Status, VectorArray, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -513,7 +512,7 @@ class CockpitState:
           on_batch: as for `tune`.
         """
 
-        def keep(points: NDArray[np.float32]) -> bool:
+        def keep(points: VectorArray) -> bool:
             """Keep the points of the search for as long as its goal stands."""
             with self.guard:
                 if self._search is not job:
@@ -650,7 +649,7 @@ class CockpitState:
         }
 
     @cached_property
-    def _free(self) -> dict[str, NDArray[np.int64]]:
+    def _free(self) -> dict[str, IntArray]:
         """Cells of the policies that anyone has for free, by name."""
         answer_all = always_answer(self.baseline)
         free_policies = {"answer all": answer_all, "refuse all": always_refuse(answer_all)}

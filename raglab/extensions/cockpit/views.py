@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, Strict, TypeAdapter
 
 from raglab import gates, metrics
@@ -43,7 +42,7 @@ from raglab.replaying.step_functions import idle_thresholds, with_threshold
 from raglab.resolver import ONE_OPTION, RULES
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import BoolArray, FloatArray, IntArray, Status
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 
@@ -57,7 +56,7 @@ class ShownPolicy(NamedTuple):
     """A policy decided on the cases: its decisions, and the cell of every case, [Q]."""
 
     decisions: Decisions
-    cells: NDArray[np.int64]
+    cells: IntArray
 
     @property
     def policy(self) -> Policy:
@@ -75,12 +74,12 @@ class ShownPolicy(NamedTuple):
         return self.decisions.thresholds
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Cases by cell, [18]."""
         return np.bincount(self.cells, minlength=metrics.N_CELLS)
 
     @property
-    def passes(self) -> NDArray[np.bool_]:
+    def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q] (rule S6.3)."""
         return metrics.cell_costs()[self.cells] == 0.0
 
@@ -314,7 +313,7 @@ def _finite_values(page_entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def met_values(current: ShownPolicy, threshold: Threshold) -> NDArray[np.float64]:
+def met_values(current: ShownPolicy, threshold: Threshold) -> FloatArray:
     """Measurement that a threshold is compared with in every case, [Q]; NaN where there is none."""
     evidence, measurement_name = current.evidence, threshold.meets
     measured_values: Any = np.nan  # of a cost
@@ -393,10 +392,10 @@ class Axis(NamedTuple):
 
     path: str
     side: str
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    value: NDArray[np.float64]
-    cells: NDArray[np.int64]
+    low: FloatArray
+    high: FloatArray
+    value: FloatArray
+    cells: IntArray
     at: int
 
 
@@ -450,7 +449,7 @@ def axis_buffer(axis: Axis, goal: Goal) -> bytes:
     )
 
 
-def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+def outcome_tables(cells: IntArray) -> IntArray:
     """Cases by label (rows) and decision (columns), [..., 3, 3], of cells [..., 20]."""
     plain_cells = metrics.settled_cells(cells, metrics.WRONG_CELL)[..., : metrics.PLAIN_CELLS]
     outcome_counts = plain_cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(
@@ -553,7 +552,7 @@ def cost_view(current: ShownPolicy, baseline: ShownPolicy, goal: Goal) -> dict[s
     return _finite_values(cost_entry | _difference(current, baseline, paired_change[:3]))
 
 
-def plane_point(cell_counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
+def plane_point(cell_counts: IntArray, goal: Goal) -> tuple[float, float]:
     """Coverage and expected cost, of cases by cell [18]."""
     traffic_counts = goal.in_traffic(cell_counts)
     answered = float(outcome_tables(traffic_counts)[:, Status.ok].sum())

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import anywidget
 import numpy as np
 import traitlets
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError, validate_call
 
 from raglab.extensions.cockpit import views
@@ -26,6 +25,7 @@ from raglab.metrics import RATES
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.store.strict_yaml import load_yaml
+from raglab.values import VectorArray
 from raglab.words.characters import visible
 
 SEARCH_TRIALS = 1_000  # of "tune what is not locked"
@@ -283,7 +283,7 @@ class CockpitWidget(anywidget.AnyWidget):
         """
         cockpit = self.cockpit
 
-        def on_batch(points: NDArray[np.float32]) -> bool:
+        def on_batch(points: VectorArray) -> bool:
             self._send_trials(len(cockpit.trials) - len(points))
             self._progress = {"done": self._progress["done"] + len(points), "total": SEARCH_TRIALS}
             # A page of the same number: it tells of progress, and what is under way there goes on.

@@ -14,7 +14,6 @@ from math import inf, isnan, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.quantities import (
     CURRENCIES,
@@ -27,7 +26,7 @@ from raglab.extensions.graph_table.quantities import (
     head_period,
     quantities_in,
 )
-from raglab.values import Chunk
+from raglab.values import BoolArray, Chunk, IntArray, WholeArray
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import CURRENCY_CODES, any_of
@@ -502,9 +501,9 @@ class Postings(NamedTuple):
     weights: by where the term stands. own: whether the row's own cells hold it.
     """
 
-    rows: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    own: NDArray[np.bool_]
+    rows: IntArray
+    weights: IntArray
+    own: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,7 +518,7 @@ class Records:
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
     def matches(
-        self, question: TableQuestion, k: int, within: NDArray[np.integer] | None = None
+        self, question: TableQuestion, k: int, within: WholeArray | None = None
     ) -> list[RowMatch]:
         """Return the k rows that share most with a question, best first, ties by row.
 

@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.quantities import Quantity, format_like
 from raglab.extensions.graph_table.table_records import (
@@ -34,12 +33,11 @@ from raglab.extensions.graph_table.table_records import (
     store_records,
     table_question,
 )
-from raglab.values import Chunk
+from raglab.values import Chunk, IntArray, WholeArray
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.packs import GENERIC, Pack
 
-RowIds = NDArray[np.int64]
-Scope = NDArray[np.integer] | None
+Scope = WholeArray | None
 
 _MAX_COUNTER_DIGITS = 9  # of a number that counts rows
 _YEAR_DAYS = 360  # days from which on a span is a year: it means the column that begins in it
@@ -119,7 +117,7 @@ class TableIndex:
     """
 
     rows: tuple[Chunk, ...] = field(repr=False)
-    parents: RowIds = field(repr=False)
+    parents: IntArray = field(repr=False)
     typed: Sequence[TableRow] = field(repr=False)
     records: Records | None = field(repr=False)
     later: tuple[str, ...] = ()

@@ -23,11 +23,9 @@ import regex
 from numpy.typing import NDArray
 
 from raglab.answering.extractive import expected_kind, line_stems, phrases
+from raglab.values import BoolArray, FloatArray, IntArray, VectorArray
 from raglab.words.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
 from raglab.words.text import sentences
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 WORD_KIND, NAME_KIND, NUMBER_KIND = 1, 2, 3  # kinds of content words; 0 is a function word
 EXACT_BONUS = (
@@ -135,7 +133,7 @@ class WordVectors(NamedTuple):
     starts: IntArray
     ends: IntArray
     sentence: IntArray
-    vectors: NDArray[np.float32]
+    vectors: VectorArray
 
     def part(self, at: IntArray) -> str:
         """Text from the first to the last of some words."""
@@ -217,7 +215,7 @@ class SentenceMatch(NamedTuple):
     hit: int
     at: IntArray
     best: FloatArray
-    held: NDArray[np.bool_]
+    held: BoolArray
 
 
 class QuestionTerms(NamedTuple):
@@ -227,7 +225,7 @@ class QuestionTerms(NamedTuple):
     keys: NDArray[np.str_]
     kinds: IntArray
     weights: FloatArray
-    vectors: NDArray[np.float32]
+    vectors: VectorArray
 
 
 def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) -> dict[str, float]:
@@ -380,14 +378,12 @@ def _coverage(
     return feature_values
 
 
-def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    mean_vector: NDArray[np.float32] = vectors.mean(axis=0)
+def _mean_vector(vectors: VectorArray) -> VectorArray:
+    mean_vector: VectorArray = vectors.mean(axis=0)
     return mean_vector / max(float(np.linalg.norm(mean_vector)), 1e-9)
 
 
-def _new_words(
-    terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
-) -> NDArray[np.bool_]:
+def _new_words(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> BoolArray:
     """Which words of the sentence are content that the question does not say, one for each word."""
     word_keys = passage.keys[match.at]
     return (word_keys != "") & ~np.isin(word_keys, terms.keys)

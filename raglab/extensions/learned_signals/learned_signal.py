@@ -32,9 +32,6 @@ from raglab.extensions.learned_signals.evidence_features import (
 from raglab.extensions.learned_signals.score_models import (
     PENALTY_STRENGTHS,
     TREES_BY_DEPTH,
-    BoolArray,
-    FloatArray,
-    IntArray,
     Recipe,
     ScoreModel,
     choose_recipe,
@@ -57,7 +54,7 @@ from raglab.store.case_labels import check_split_names
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, IntArray, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
 from raglab.words.results import Result, Summary

@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.models.files import check_weights, find_model
 from raglab.models.loaders import (
@@ -28,7 +27,7 @@ from raglab.models.loaders import (
     open_cross_encoder,
     quiet,
 )
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Classifier:
     label: int
     model: Any = field(repr=False, compare=False)
 
-    def probability(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def probability(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Probability of the label for each pair, float64 [N]: softmax over all labels.
 
         Of a model whose labels do not exclude each other (`multi_label_classification`) it is the
@@ -200,7 +199,7 @@ class Reader:
     def _window_logits(
         self,
         windows: Any,  # noqa: ANN401
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[FloatArray, FloatArray]:
         """Start and end logits of every token of every window, each [windows, tokens]."""
         model_inputs = {
             input_name: windows[input_name]

@@ -12,13 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.values import refuse
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, refuse
 
 MAX_SCALED_VALUE = 8.0  # a scaled feature counts for at most that many standard deviations
 MIN_SPREAD = 1e-6  # of a feature: what differs less tells nothing apart
@@ -221,7 +216,7 @@ def _trees(features: FloatArray, labels: BoolArray, depth: int) -> Trees:
         node_table[tree_number, : len(tree_nodes)] = tree_nodes
     is_leaf = node_table["is_leaf"].astype(np.bool_)
 
-    def inner(field: str, kind: type[np.generic], of_leaf: float = 0.0) -> NDArray[Any]:
+    def inner(field: str, kind: type[np.generic], of_leaf: float = 0.0) -> AnyArray:
         return np.where(is_leaf, of_leaf, node_table[field].astype(np.float64)).astype(kind)
 
     return Trees(

@@ -23,9 +23,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
     RateParts,
@@ -44,7 +42,7 @@ from raglab.metrics.intervals import (
     stratified_share,
     t_quantile,
 )
-from raglab.values import Status
+from raglab.values import BoolArray, FloatArray, IntArray, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +87,7 @@ class Draw(NamedTuple):
     labelled: FloatArray
     rest: FloatArray
     rows: IntArray
-    known: NDArray[np.bool_]
+    known: BoolArray
 
 
 class Moments(NamedTuple):

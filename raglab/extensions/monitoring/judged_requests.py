@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.arguments.user_warnings import warn_user
-from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.extensions.monitoring.steps import check_ids
 from raglab.metrics.decision_rates import (
     OBJECTIVES,
@@ -25,7 +23,7 @@ from raglab.metrics.decision_rates import (
     rate_counts,
 )
 from raglab.store.files import Where, input_error, shown_value
-from raglab.values import Status, refuse
+from raglab.values import BoolArray, FloatArray, IntArray, Status, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +49,7 @@ class JudgedRequests(NamedTuple):
     status: IntArray
     judge: IntArray
     human: IntArray
-    drawn: NDArray[np.bool_]
+    drawn: BoolArray
     probability: FloatArray
     stratum: IntArray
 

@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.certify import Certificate
-from raglab.extensions.monitoring.betting import FloatArray, IntArray, log_mean
+from raglab.extensions.monitoring.betting import log_mean
 from raglab.extensions.monitoring.processes import (
     NO_WEALTH,
     Margins,
@@ -52,7 +51,7 @@ from raglab.lab.certification_words import Certification
 from raglab.live.prometheus import MetricTable, tables_text
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, IntArray, refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Result, Summary
 
@@ -524,7 +523,7 @@ def _first_alarm(
     )
 
 
-def _held_since(is_held: NDArray[np.bool_], held_before: int | None, first_step: int) -> int | None:
+def _held_since(is_held: BoolArray, held_before: int | None, first_step: int) -> int | None:
     """Step since which a promise is held without a break, [S] steps from `first_step` on."""
     break_steps = np.flatnonzero(~is_held)
     if not len(break_steps):

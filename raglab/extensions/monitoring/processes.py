@@ -7,20 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.extensions.monitoring.betting import (
-    FRACTIONS,
-    FloatArray,
-    IntArray,
-    Wealth,
-    bet,
-    log_bar,
-    opening_wealth,
-)
+from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, log_bar, opening_wealth
 from raglab.extensions.monitoring.promises import Promises
 from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps
 from raglab.metrics import N_CELLS, PLAIN_CELLS, RIGHT_CELL, STATUS_OF_CELL
-from raglab.values import Status
+from raglab.values import FloatArray, IntArray, Status
 
 # Windows that a restart lives for: rows of a break within its last window are then a quarter of it
 # or more, and no more than five processes bet at a time.

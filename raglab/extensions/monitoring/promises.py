@@ -14,13 +14,12 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import Certificate
-from raglab.extensions.monitoring.betting import FloatArray
 from raglab.lab.certification_counts import COST, counted_losses
 from raglab.lab.certification_words import Certification
 from raglab.lab.looks import stated_certificate, stated_mix
 from raglab.metrics import OBJECTIVES, check_delta
 from raglab.store.policies import Policy
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 

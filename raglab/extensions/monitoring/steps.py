@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, placed_rows
@@ -26,7 +26,6 @@ from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import answered_cases, failed_count
-from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
@@ -36,7 +35,7 @@ from raglab.replay import cases_by_shard, decide_policies, each_shard, join_colu
 from raglab.store.files import Where, input_error, plain_cell, shown_value
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import Status, refuse
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status, refuse
 from raglab.words.canonical import canonical_json, digest, utc_text
 
 if TYPE_CHECKING:
@@ -72,8 +71,8 @@ class StreamSteps(NamedTuple):
       notes: what a reader must know of the rows.
     """
 
-    decision: NDArray[np.int8]
-    cell: NDArray[np.int8]
+    decision: CodeArray
+    cell: CodeArray
     probability: FloatArray
     ids: tuple[str, ...]
     ends: IntArray
@@ -83,9 +82,7 @@ class StreamSteps(NamedTuple):
     notes: tuple[str, ...]
 
 
-def is_drawn(
-    request_ids: Sequence[object], probability: ArrayLike, *, seed: int
-) -> NDArray[np.bool_]:
+def is_drawn(request_ids: Sequence[object], probability: ArrayLike, *, seed: int) -> BoolArray:
     """Whether requests are drawn to be labelled, each by itself.
 
     By a hash, so that every worker draws alike, [N].

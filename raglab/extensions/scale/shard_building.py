@@ -17,9 +17,6 @@ from threading import Lock, Thread
 from typing import Any, Literal, NamedTuple, NoReturn
 from uuid import uuid4
 
-import numpy as np
-from numpy.typing import NDArray
-
 from raglab.decision.document_names import EXACT_NAMES
 from raglab.extensions.scale.shard_manifests import Manifest, ShardRow, shard_row
 from raglab.extensions.scale.sharded_traces import (
@@ -58,7 +55,7 @@ from raglab.store.records import case_record, parse_case
 from raglab.store.trace_files import open_trace
 from raglab.store.trace_merging import check_alike, shared_facts
 from raglab.store.traces import Trace
-from raglab.values import Case, Corpus
+from raglab.values import Case, Corpus, IntArray
 
 WORK_FOLDER = "build.parts"  # folder beside the shards
 # file in it that names the work; a folder without one is another's, and never deleted
@@ -167,7 +164,7 @@ def _built_shard(
     work_name: str,
     build_plan: Building,
     cases_by_shard: Sequence[Sequence[Case]],
-    allowed_chunks: Sequence[Sequence[NDArray[np.int64] | None]],
+    allowed_chunks: Sequence[Sequence[IntArray | None]],
     folder: Path,
     version: int,
 ) -> BuiltShard:

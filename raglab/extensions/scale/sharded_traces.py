@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.measurement import Evidence
 from raglab.decision.recorded_answers import keep_used_chunks
@@ -62,7 +61,17 @@ from raglab.store.traces import (
     split_error,
     with_column,
 )
-from raglab.values import NO_LABEL, Case, CaseCounts, case_positions, count_cases, counted, refuse
+from raglab.values import (
+    NO_LABEL,
+    Case,
+    CaseCounts,
+    IntArray,
+    WholeArray,
+    case_positions,
+    count_cases,
+    counted,
+    refuse,
+)
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.html_display import Fold
 from raglab.words.results import Result, Summary
@@ -251,7 +260,7 @@ class ShardedCases(Sequence[Case]):
         return self._read[1]
 
 
-def part_starts(shards: Sequence[Shard]) -> NDArray[np.int64]:
+def part_starts(shards: Sequence[Shard]) -> IntArray:
     """Position of the first case of each shard, and the number of all cases."""
     return np.cumsum([0, *(shard.size for shard in shards)])
 
@@ -371,7 +380,7 @@ class ShardedTrace(Result, Generic[StoredTrace]):
             ]
             yield replace(self, parts=tuple(measured_shards))
 
-    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+    def subset(self, rows: Sequence[int] | WholeArray) -> Self:
         """Trace of some cases only, by position among those of all shards, in their order.
 
         Args:

@@ -13,10 +13,9 @@ from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals
-from raglab.lab.arrays import CodeArray, FloatArray, IntArray
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.store.policies import Policy
-from raglab.values import Status, check_labelled
+from raglab.values import CodeArray, FloatArray, IntArray, Status, check_labelled
 
 if TYPE_CHECKING:
     import pandas as pd
