@@ -696,9 +696,10 @@ def _certify_cases(
     """Losses and scores of the cases."""
     correct_values, case_scores = float_array(correct, "correct"), float_array(scores, "scores")
     if correct_values.ndim != 1 or correct_values.shape != case_scores.shape:
-        shapes_text = f"shapes {correct_values.shape} and {case_scores.shape}"
         refuse(
-            "correct and scores must be one row a case each", shapes_text, "give both of all cases"
+            "correct and scores must be one row a case each",
+            f"shapes {correct_values.shape} and {case_scores.shape}",
+            "give both of all cases",
         )
     if not len(correct_values):
         refuse("a certificate needs at least one case", "none", "check the split")
@@ -710,12 +711,14 @@ def _certify_cases(
     )
     if is_invalid.any():
         position = int(is_invalid.argmax())
-        value_text = (
-            f"{correct_values[position]:g} at position {position} "
-            f"({int(is_invalid.sum())} such cases)"
+        refuse(
+            f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN",
+            (
+                f"{correct_values[position]:g} at position {position} "
+                f"({int(is_invalid.sum())} such cases)"
+            ),
+            "give (correct, scores) of labelled cases, grades by graded=True",
         )
-        rule = f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN"
-        refuse(rule, value_text, "give (correct, scores) of labelled cases, grades by graded=True")
     return 1.0 - correct_values, case_scores
 
 

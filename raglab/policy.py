@@ -324,9 +324,11 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           UserWarning: the certificate is of another policy, and is dropped (rule S6.10).
         """
         if stated is not None and not isinstance(stated, Mapping):
-            rule = f"{where}: a policy must be a mapping of sections"
-            remedy = "write section: {key: value}, as `raglab policy` prints one"
-            refuse(rule, type(stated).__name__, remedy)
+            refuse(
+                f"{where}: a policy must be a mapping of sections",
+                type(stated).__name__,
+                "write section: {key: value}, as `raglab policy` prints one",
+            )
         merged_sections = merged_rows(
             _published_defaults(), stated or {}, {"entities", "document_entities"}
         )
@@ -359,8 +361,11 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         A change of any threshold, switch or pattern drops the certificate.
         """
         if len(changes) % 2:
-            rule = "replace takes pairs of path and value"
-            refuse(rule, f"{len(changes)} arguments", "write replace('l2.max_l2', 0.7)")
+            refuse(
+                "replace takes pairs of path and value",
+                f"{len(changes)} arguments",
+                "write replace('l2.max_l2', 0.7)",
+            )
         changed_sections: dict[str, dict[str, Any]] = {}
         changed_fields: dict[str, Any] = {}
         for field_path, field_value in zip(changes[::2], changes[1::2], strict=True):

@@ -785,8 +785,11 @@ def steps(
     import pandas as pd
 
     if resolution is not None and (resolution < 2 or resolution != int(resolution)):
-        rule = "resolution must be a whole number of at least 2"
-        refuse(rule, resolution, "it is the most steps of a threshold, such as 2000")
+        refuse(
+            "resolution must be a whole number of at least 2",
+            resolution,
+            "it is the most steps of a threshold, such as 2000",
+        )
     step_curves, units = _step_curves(trace, policy, path, arm, resolution)
     path_column = np.repeat(
         np.array(list(step_curves), dtype=str), [len(curve.low) for curve in step_curves.values()]

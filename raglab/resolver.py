@@ -684,8 +684,11 @@ def _flags(argument_name: str, flag_values: ArrayLike) -> BoolArray:
     if flag_array.dtype != np.bool_:
         for switch_flag in flag_array.flat:
             if not isinstance(switch_flag, bool | np.bool_):
-                remedy = "write count > 0 for a number"
-                refuse(f"{argument_name} must be True or False", f"{switch_flag!r:.60}", remedy)
+                refuse(
+                    f"{argument_name} must be True or False",
+                    f"{switch_flag!r:.60}",
+                    "write count > 0 for a number",
+                )
     return flag_array.astype(np.bool_)
 
 
@@ -763,11 +766,10 @@ def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
         if np.any(
             np.isnan(getattr(checked_thresholds, threshold_name)) & np.isfinite(gap_threshold)
         ):
-            remedy = f"state {threshold_name} too, or -inf"
             refuse(
                 f"{threshold_name}_gap must come with {threshold_name}",
                 f"{gap_threshold.max():g} alone",
-                remedy,
+                f"state {threshold_name} too, or -inf",
             )
     return checked_thresholds
 

@@ -292,8 +292,11 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     squared_norms = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
     is_wrong_length = is_hit & (np.abs(squared_norms - 1.0) > 2.0 * UNIT_NORM)
     if is_wrong_length.any():
-        norm_text = f"{float(np.sqrt(squared_norms[is_wrong_length][0])):g}"
-        refuse("vectors must have length 1", norm_text, "divide each by its norm")
+        refuse(
+            "vectors must have length 1",
+            f"{float(np.sqrt(squared_norms[is_wrong_length][0])):g}",
+            "divide each by its norm",
+        )
     n_hits = is_hit.sum(axis=-1)
     # every ordered pair of different hits
     pair_cosines = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squared_norms.sum(axis=-1)
@@ -381,8 +384,11 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
     reward_values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
     known_rewards = reward_values[~np.isnan(reward_values)]
     if not len(known_rewards) or known_rewards.min() == known_rewards.max():
-        median_rule = "rewards must differ for a median to split them"
-        refuse(median_rule, f"{len(known_rewards)} alike", "state a number instead")
+        refuse(
+            "rewards must differ for a median to split them",
+            f"{len(known_rewards)} alike",
+            "state a number instead",
+        )
     median_reward = float(np.median(known_rewards))
     return (
         median_reward
@@ -410,8 +416,11 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
     """
     word_counts = float_array(n_words, "n_words")
     if np.any(word_counts < 0.0):
-        least_text = f"{float(np.nanmin(word_counts)):g}"
-        refuse("n_words must be at least 0", least_text, "NaN says that there is no answer")
+        refuse(
+            "n_words must be at least 0",
+            f"{float(np.nanmin(word_counts)):g}",
+            "NaN says that there is no answer",
+        )
     return _scalar_or_array(1.0 / (1.0 + word_counts / HALF_WORDS))
 
 
@@ -499,8 +508,11 @@ def _in_range(component_name: str, component_values: FloatArray, upper_limit: fl
         range_text = (
             "in [0, 1]" if upper_limit == 1.0 else "at least 0, milliseconds over the budget"
         )
-        wrong_value = f"{float(component_values[is_outside].flat[0]):g}"
-        refuse(f"{component_name} must be {range_text}", wrong_value, "NaN says that it is missing")
+        refuse(
+            f"{component_name} must be {range_text}",
+            f"{float(component_values[is_outside].flat[0]):g}",
+            "NaN says that it is missing",
+        )
     return component_values
 
 
@@ -509,8 +521,11 @@ def _check_weights(weights: RewardWeights) -> None:
         weight_values = np.asarray(weight, dtype=np.float64)
         is_wrong = ~((weight_values >= 0.0) & np.isfinite(weight_values))
         if is_wrong.any():
-            wrong_value = f"{float(weight_values[is_wrong].flat[0]):g}"
-            refuse(f"weight {weight_name} must be at least 0", wrong_value, "0 leaves it out")
+            refuse(
+                f"weight {weight_name} must be at least 0",
+                f"{float(weight_values[is_wrong].flat[0]):g}",
+                "0 leaves it out",
+            )
     if not np.all(
         sum(_weight(component, weights) for component in COMPONENT_BY_NAME.values()) > 0.0
     ):

@@ -111,8 +111,11 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         directions = self._by_column("directions", self.directions)
         for direction in directions.values():
             if direction not in get_args(Direction):
-                direction_rule = f"a direction must be one of {get_args(Direction)}"
-                refuse(direction_rule, repr(direction), "correct it")
+                refuse(
+                    f"a direction must be one of {get_args(Direction)}",
+                    repr(direction),
+                    "correct it",
+                )
         self._least_values()
         cost_matrix(self.costs)
         signals = (
@@ -196,8 +199,11 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if positive_label is None and not any(isinstance(label, str) for label in class_labels):
                 positive_label = class_labels[1]
             if positive_label not in class_labels:
-                label_rule = f"positive must be the label of right answers, of {class_labels}"
-                refuse(label_rule, repr(positive_label), "correct it")
+                refuse(
+                    f"positive must be the label of right answers, of {class_labels}",
+                    repr(positive_label),
+                    "correct it",
+                )
             return tuple(
                 Status.ok if label == positive_label else Status.refuse for label in class_labels
             )
@@ -225,8 +231,11 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         value_by_index = {}
         for column_key, column_value in (column_values or {}).items():
             if str(column_key) not in column_names:
-                rule = f"{parameter_name} must name columns of X, {column_names[:10]}"
-                refuse(rule, repr(column_key), "correct it")
+                refuse(
+                    f"{parameter_name} must name columns of X, {column_names[:10]}",
+                    repr(column_key),
+                    "correct it",
+                )
             value_by_index[column_names.index(str(column_key))] = column_value
         return value_by_index
 
@@ -243,6 +252,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             if not is_number or not np.isfinite(least_value):
                 column_name = self._columns()[column_index]
-                rule = f"thresholds[{column_name!r}] must be a finite number"
-                refuse(rule, repr(least_value), "correct it")
+                refuse(
+                    f"thresholds[{column_name!r}] must be a finite number",
+                    repr(least_value),
+                    "correct it",
+                )
         return least_by_index

@@ -503,8 +503,11 @@ def check_n_hits(n_hits: int) -> None:
       >>> check_n_hits(50)
     """
     if n_hits > MAX_HITS_PER_CASE:
-        rule = f"hits of a case, arm and depth must be at most {MAX_HITS_PER_CASE:,}"
-        refuse(rule, f"{n_hits:,}", "keep the first of each case")
+        refuse(
+            f"hits of a case, arm and depth must be at most {MAX_HITS_PER_CASE:,}",
+            f"{n_hits:,}",
+            "keep the first of each case",
+        )
 
 
 FLOAT_FIELDS = (
@@ -769,8 +772,11 @@ class TraceData(Shown):
           name: of the arm.
         """
         if not isinstance(name, str) or name not in self.arms:
-            rule = f"arm must be one of {', '.join(self.arms)}"
-            refuse(rule, repr(name), "build the trace with it to replay it")
+            refuse(
+                f"arm must be one of {', '.join(self.arms)}",
+                repr(name),
+                "build the trace with it to replay it",
+            )
         return self.arms.index(name)
 
     def _summary(self) -> Summary:
@@ -861,8 +867,11 @@ def case_positions(rows: Sequence[int] | WholeArray, n_cases: int) -> IntArray:
         refuse(rule, "a mask", "np.flatnonzero(mask) gives positions")
     is_whole = positions.dtype.kind in "iu" or not positions.size
     if not is_whole or positions.ndim != 1:
-        remedy = "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]"
-        refuse(rule, repr(rows)[:60], remedy)
+        refuse(
+            rule,
+            repr(rows)[:60],
+            "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]",
+        )
     if positions.size and not 0 <= positions.min() <= positions.max() < n_cases:
         refuse(rule, f"{positions.min()} to {positions.max()}", "count from 0")
     return positions.astype(np.int64)

@@ -269,8 +269,9 @@ def model_failure(
 ) -> ModelUnavailableError:
     """The error of a model that failed: rule, what happened, remedy."""
     rule = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}"
-    message = f"{rule}; {remedy}, then ask again."
-    return ModelUnavailableError(message, kind=kind, reason=reason, seconds=seconds)
+    return ModelUnavailableError(
+        f"{rule}; {remedy}, then ask again.", kind=kind, reason=reason, seconds=seconds
+    )
 
 
 _LATIN_WORD = re.compile(

@@ -28,8 +28,13 @@ _NO_ANSWER_WORDS = LANGUAGES.no_answer  # how an answer says that it has none, b
 
 def _opening_pattern(patterns: Sequence[str]) -> re.Pattern[str]:
     """One expression for what a sentence may open with and then say."""
-    phrase_pattern = f"(?:{'|'.join(_NO_ANSWER_WORDS.openers)}){{0,3}}(?:{'|'.join(patterns)})"
-    return re.compile(expression([phrase_pattern], _NO_ANSWER_WORDS.words), re.IGNORECASE)
+    return re.compile(
+        expression(
+            [f"(?:{'|'.join(_NO_ANSWER_WORDS.openers)}){{0,3}}(?:{'|'.join(patterns)})"],
+            _NO_ANSWER_WORDS.words,
+        ),
+        re.IGNORECASE,
+    )
 
 
 _IS_UNABLE, _IS_SILENT = (

@@ -164,8 +164,11 @@ class LocalModel:
             prompt_ids = loaded_model.prompt_ids(messages)
             if len(prompt_ids) + max_tokens > loaded_model.context:
                 size_text = f"{len(prompt_ids)} tokens and a reply of {max_tokens}"
-                reason = f"a prompt of {size_text} exceed the context of {loaded_model.context}"
-                raise model_failure(TOO_LONG, reason, "send fewer passages")
+                raise model_failure(
+                    TOO_LONG,
+                    f"a prompt of {size_text} exceed the context of {loaded_model.context}",
+                    "send fewer passages",
+                )
             model_steps = loaded_model.log_probabilities(prompt_ids)
             while len(token_ids) < max_tokens and finish_reason == "length":
                 log_probabilities = (
@@ -237,8 +240,12 @@ class LocalModel:
         """Stop a reply that takes too long."""
         elapsed_s = time.monotonic() - started_at
         if started_at + elapsed_s > latest_end:
-            reason = f"{n_written} tokens were written in {elapsed_s:.1f} s"
-            raise model_failure(TIMEOUT, reason, "raise timeout, or lower max_tokens", elapsed_s)
+            raise model_failure(
+                TIMEOUT,
+                f"{n_written} tokens were written in {elapsed_s:.1f} s",
+                "raise timeout, or lower max_tokens",
+                elapsed_s,
+            )
 
 
 def _is_object(text: str) -> bool:

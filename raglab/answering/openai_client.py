@@ -450,8 +450,12 @@ class OpenAIClient:
         remedy = _FAILURE_REMEDIES.get(failure.kind, "correct what it names").format(
             key_env=self.key_env
         )
-        failure_reason = f"{self.host} {one_line_reason(str(failure), secrets)}"
-        raise model_failure(failure.kind, failure_reason, remedy, failed_after)
+        raise model_failure(
+            failure.kind,
+            f"{self.host} {one_line_reason(str(failure), secrets)}",
+            remedy,
+            failed_after,
+        )
 
 
 def _body(

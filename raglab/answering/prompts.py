@@ -61,9 +61,11 @@ def passage_room(limit: int, prompt: Prompt, *texts: str, needed: bool = True) -
     """
     taken_tokens = TEMPLATE_TOKENS + estimate_tokens(prompt.text) + sum(map(data_tokens, texts))
     if needed and limit - taken_tokens < MIN_PASSAGE_TOKENS:
-        reason = f"instructions and question take about {taken_tokens} of {limit} tokens"
-        remedy = "raise max_prompt_tokens, or ask in fewer words"
-        raise model_failure(TOO_LONG, reason, remedy)
+        raise model_failure(
+            TOO_LONG,
+            f"instructions and question take about {taken_tokens} of {limit} tokens",
+            "raise max_prompt_tokens, or ask in fewer words",
+        )
     return limit - taken_tokens
 
 

@@ -131,11 +131,10 @@ def given_confidence(generation: Generation) -> float:
 
 
 def _lacking(generator_name: str, gate_switch: str) -> ValueError:
-    message = (
+    return ValueError(
         f"the gate {gate_switch.removesuffix('.enabled')} needs "
         "a generator that gives a confidence "
         f"(a server: log-probabilities), got {generator_name}; "
         "take another, or switch the gate off: "
         f'policy.replace("{gate_switch}", False).'
     )
-    return ValueError(message)

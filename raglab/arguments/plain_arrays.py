@@ -187,8 +187,11 @@ def _cells(values: Any, values_name: str, dtype: type | None = None) -> NDArray[
     if cell_array.dtype == object and any(
         isinstance(cell, list | tuple | np.ndarray) for cell in cell_array.flat
     ):
-        requirement = f"{values_name} must be an array of single values"
-        refuse(requirement, "rows of different lengths", "give as many to each")
+        refuse(
+            f"{values_name} must be an array of single values",
+            "rows of different lengths",
+            "give as many to each",
+        )
     return cell_array
 
 
@@ -201,9 +204,8 @@ def _number(cell: object, values_name: str, position_text: str) -> float:
     shown_cell = " ".join(repr(cell).split())[
         :_SHOWN_CHARACTERS
     ]  # a table in a cell takes several lines
-    requirement = f"{values_name} must be numbers"
     refuse(
-        requirement,
+        f"{values_name} must be numbers",
         f"{shown_cell} {position_text}",
         "convert them first, and give NaN where one is missing",
     )
@@ -352,10 +354,11 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
                         repr(new_record[0])[:_SHOWN_FIELD],
                         rules[field_name],
                     )
-                    field_text = (
-                        f"{tuple_type.__name__} {shown_record}: {field_name} must be {field_rule}"
+                    refuse(
+                        f"{tuple_type.__name__} {shown_record}: {field_name} must be {field_rule}",
+                        repr(field_value)[:_SHOWN_FIELD],
+                        remedy,
                     )
-                    refuse(field_text, repr(field_value)[:_SHOWN_FIELD], remedy)
             return new_record
 
         tuple_type.__new__ = wraps(plain_new)(

@@ -188,8 +188,11 @@ def draw_sample(
         decisions = first_decisions(entries, last=last, days=days)
         population = [decision for decision in decisions if not decision.failed]
         if not population:
-            draw_rule = "a sample must be drawn from requests with a decision"
-            refuse(draw_rule, "none", "ask first, or take a longer window")
+            refuse(
+                "a sample must be drawn from requests with a decision",
+                "none",
+                "ask first, or take a longer window",
+            )
         strata: dict[str, list[FirstDecision]] = {}
         for decision in population:
             strata.setdefault(decision.stratum, []).append(decision)
@@ -329,12 +332,11 @@ def read_labels(path: Path) -> list[SampleRow]:
                 (sample_row.sample, sample_row.request_id), sample_row
             )
             if earlier_row is not sample_row:
-                label_rule = "column request_id must name a request once in a sample"
-                request_text = (
-                    f"{shown_value(sample_row.request_id)} as in line {earlier_row.where.line}"
-                )
                 raise input_error(
-                    sample_row.where, label_rule, "keep one of the two rows", request_text
+                    sample_row.where,
+                    "column request_id must name a request once in a sample",
+                    "keep one of the two rows",
+                    f"{shown_value(sample_row.request_id)} as in line {earlier_row.where.line}",
                 )
     return list(rows_by_request.values())
 
@@ -426,8 +428,12 @@ def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str
                 "a sample must have all drawn rows",
                 "give the file as it was written",
             )
-            size_text = f"{sample_sizes[sample]} of {stated_size or 'more'}"
-            raise input_error(Where(source), sample_rule, remedy, size_text)
+            raise input_error(
+                Where(source),
+                sample_rule,
+                remedy,
+                f"{sample_sizes[sample]} of {stated_size or 'more'}",
+            )
 
 
 def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
@@ -490,8 +496,12 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
                         f"column request_id must be one that sample {label_row.sample} drew"
                     )
                     wrong_text = label_row.request_id
-                remedy = "give the log and the ids that the sample was written with"
-                raise input_error(label_row.where, label_rule, remedy, shown_value(wrong_text))
+                raise input_error(
+                    label_row.where,
+                    label_rule,
+                    "give the log and the ids that the sample was written with",
+                    shown_value(wrong_text),
+                )
             earlier_label = entries.row(LABELS, sample=label_row.sample, request_id=drawn_request)
             if earlier_label is not None and earlier_label["label"] == label_row.label:
                 label_counts["known"] += 1

@@ -173,8 +173,11 @@ def decision_row(
       ValueError: an unknown status (rule S0.1).
     """
     if response.get("status") not in Status.__members__:
-        rule = f"status must be one of {', '.join(Status.__members__)}"
-        refuse(rule, f"{response.get('status')!r:.80}", "correct it")
+        refuse(
+            f"status must be one of {', '.join(Status.__members__)}",
+            f"{response.get('status')!r:.80}",
+            "correct it",
+        )
     ms_by_stage = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
     value_columns = ("status", "answer", "route", "arm", "default_applied")
     list_columns = ("sources", "options", "warnings")

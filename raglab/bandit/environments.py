@@ -181,8 +181,11 @@ class Table(NamedTuple):
         if costs is None and (price is not None or cost_range is not None):
             refuse("a price and a cost_range need costs", "none", "state costs, or leave both out")
         if price is None and costs is not None:
-            remedy = "write price=1.0 where costs are in the unit of the reward, 0.0 to charge none"
-            refuse("costs need a price, the value lost a unit of cost", "none", remedy)
+            refuse(
+                "costs need a price, the value lost a unit of cost",
+                "none",
+                "write price=1.0 where costs are in the unit of the reward, 0.0 to charge none",
+            )
         charge = 0.0 if price is None else price
         _check_costing(charge, cost_range)
         frame_arrays = read_frame(
@@ -224,8 +227,11 @@ def _check_costing(price: object, cost_range: object) -> None:
         or not all(map(_from_zero, range_ends))
         or range_ends[0] > range_ends[1]
     ):
-        rule = "cost_range must be the least and the largest cost, two numbers from 0"
-        refuse(rule, repr(cost_range), "state both")
+        refuse(
+            "cost_range must be the least and the largest cost, two numbers from 0",
+            repr(cost_range),
+            "state both",
+        )
 
 
 def _from_zero(candidate: object) -> bool:
@@ -337,11 +343,14 @@ def _check_costs(world: Table) -> Table:
         )
     ]
     if len(wrong_costs):
-        rule = (
-            "the cost of an available arm must be a number from 0, within cost_range where that "
-            "is stated"
+        refuse(
+            (
+                "the cost of an available arm must be a number from 0, within cost_range where "
+                "that is stated"
+            ),
+            float(wrong_costs[0]),
+            "mask the arm, or widen the range",
         )
-        refuse(rule, float(wrong_costs[0]), "mask the arm, or widen the range")
     return world._replace(cost=costs)
 
 
@@ -359,18 +368,18 @@ def _check_order(world: Table, rounds: int) -> Table:
             "choose one of them",
         )
     if world.order != "replacement" and rounds > len(world.mask):
-        rule = (
-            f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}"
+        refuse(
+            f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}",
+            rounds,
+            "take order='replacement'",
         )
-        refuse(rule, rounds, "take order='replacement'")
     if world.delay is None:
         return world
     delays = np.asarray(world.delay)
     if delays.shape not in {world.mask.shape[:1], world.mask.shape} or not is_whole(delays):
-        delay_text = f"{delays.dtype} of {delays.shape}"
         refuse(
             "delay must be whole numbers of rounds from 0, [Q] or [Q, A]",
-            delay_text,
+            f"{delays.dtype} of {delays.shape}",
             "0 is a reward at once",
         )
     return world._replace(delay=delays.astype(np.int64))

@@ -42,8 +42,11 @@ def baselines(
     plans: dict[str, FloatArray] = {}
     if fixed_arm is not None:
         if fixed_arm not in world.arms or not mask[:, world.arms.index(fixed_arm)].all():
-            rule = "fixed must be an arm that is available in every case"
-            refuse(rule, f"{fixed_arm!r} of {', '.join(world.arms)}", "name another, or none")
+            refuse(
+                "fixed must be an arm that is available in every case",
+                f"{fixed_arm!r} of {', '.join(world.arms)}",
+                "name another, or none",
+            )
         plans[FIXED_PLAN] = np.broadcast_to(
             np.eye(len(world.arms))[world.arms.index(fixed_arm)], mask.shape
         )
@@ -93,7 +96,8 @@ def check_plan(plan: FloatArray, argument_name: str) -> None:
         (plan >= 0.0).all(axis=-1) & (np.abs(plan.sum(axis=-1) - 1.0) <= ROW_SUM_TOLERANCE)
     )
     if is_wrong.any():
-        rule = f"rows of {argument_name} must be >= 0 and sum to 1"
         refuse(
-            rule, plan[is_wrong].reshape(-1, plan.shape[-1])[0].tolist(), "they are probabilities"
+            f"rows of {argument_name} must be >= 0 and sum to 1",
+            plan[is_wrong].reshape(-1, plan.shape[-1])[0].tolist(),
+            "they are probabilities",
         )

@@ -80,8 +80,11 @@ def learned_state(
     if not isinstance(bandit, Bandit):
         refuse("a history is learned by a Bandit", f"{bandit!r:.80}", "write Bandit('ucb1')")
     if not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
-        weight_remedy = "1 counts history as new rounds"
-        refuse("weight must be above 0, and 1 beside a window", weight, weight_remedy)
+        refuse(
+            "weight must be above 0, and 1 beside a window",
+            weight,
+            "1 counts history as new rounds",
+        )
     if isinstance(source, Table):
         n_learner_arms = source.n_arms
         arms_chosen, rewards, contexts = _played_rounds(source, bandit, policy, rounds, seed)
@@ -136,8 +139,7 @@ def _logged_rounds(
 ) -> tuple[int, IntArray, FloatArray]:
     """Number of arms of a log, its arms and its rewards, [N]; NaN where none came."""
     if not hasattr(log, "columns"):
-        remedy = "give a DataFrame"
-        refuse("a history must be a Table or a log", type(log).__name__, remedy)
+        refuse("a history must be a Table or a log", type(log).__name__, "give a DataFrame")
     column_names = [str(column_name) for column_name in log.columns]
     arm_names = [
         column_name.removeprefix(PROPENSITY_COLUMN_PREFIX)

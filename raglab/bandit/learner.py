@@ -339,9 +339,8 @@ def _check_history(bandit: Bandit, n_arms: int | None) -> None:
         & (reward_counts < np.inf)
     )
     if not is_consistent.all():
-        rule = "history must have finite n >= total >= square >= 0, as rewards in [0, 1] do"
         refuse(
-            rule,
+            "history must have finite n >= total >= square >= 0, as rewards in [0, 1] do",
             (reward_counts.tolist(), reward_sums.tolist(), square_sums.tolist()),
             "see warm_start",
         )
@@ -383,8 +382,7 @@ def check_floor(floor: float, n_arms: int) -> None:
       ValueError: times the number of arms it passes 1.
     """
     if floor * n_arms > 1.0:
-        rule = f"floor times {n_arms} arms may not pass 1"
-        refuse(rule, floor, f"at most {1.0 / n_arms:g} fits")
+        refuse(f"floor times {n_arms} arms may not pass 1", floor, f"at most {1.0 / n_arms:g} fits")
 
 
 def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> FloatArray:
@@ -416,9 +414,10 @@ def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.
         not np.issubdtype(whole_numbers.dtype, np.integer)
         or ((whole_numbers < 0) | (whole_numbers >= upper_bound)).any()
     ):
-        remedy = "it counts arms, or rounds since the choice, from 0"
         refuse(
-            f"{argument_name} must be a whole number in [0, {upper_bound})", whole_numbers, remedy
+            f"{argument_name} must be a whole number in [0, {upper_bound})",
+            whole_numbers,
+            "it counts arms, or rounds since the choice, from 0",
         )
     return whole_numbers.astype(np.int64)
 
@@ -432,8 +431,11 @@ def check_reward(reward: Floats | ArrayLike, argument_name: str = "reward") -> F
     rewards = within_range(float_array(reward, argument_name), 0.0, 1.0, argument_name)
     is_outside = ~((rewards >= 0.0) & (rewards <= 1.0))
     if is_outside.any():
-        remedy = "a missing reward is no update; normalise the others (rule S4.4)"
-        refuse(f"{argument_name} must be in [0, 1]", rewards[is_outside].flat[0], remedy)
+        refuse(
+            f"{argument_name} must be in [0, 1]",
+            rewards[is_outside].flat[0],
+            "a missing reward is no update; normalise the others (rule S4.4)",
+        )
     return rewards
 
 
@@ -825,8 +827,11 @@ def _learn(
         if argument.shape not in {
             batch_shape[first_axis:] for first_axis in range(len(batch_shape) + 1)
         }:
-            rule = f"{argument_name} must be one for all, or fit the state's batch {batch_shape}"
-            refuse(rule, argument.shape, "give one a replication")
+            refuse(
+                f"{argument_name} must be one for all, or fit the state's batch {batch_shape}",
+                argument.shape,
+                "give one a replication",
+            )
         return np.broadcast_to(argument, batch_shape).reshape(n_learners)
 
     arms, reward_ages = (
@@ -837,8 +842,11 @@ def _learn(
     new_rewards, n_features = each("reward", check_reward(new_reward)), state.moment.shape[-1]
     features = check_context(context, (*batch_shape, n_features)).reshape(n_learners, n_features)
     if bandit.window and (reward_ages >= state.t.reshape(n_learners)).any():
-        remedy = "a window keeps rewards of rounds that were chosen"
-        refuse("age must be less than the rounds chosen", age, remedy)
+        refuse(
+            "age must be less than the rounds chosen",
+            age,
+            "a window keeps rewards of rounds that were chosen",
+        )
     rewards = Rewards(
         np.arange(n_learners), arms, new_rewards, reward_ages, features, old=old_rewards
     )
@@ -847,8 +855,11 @@ def _learn(
 
 def _check_counted(is_counted: BoolArray) -> None:
     if not is_counted.all():
-        remedy = "update first, then revise"
-        refuse("old must be a reward that was counted", "an arm without one", remedy)
+        refuse(
+            "old must be a reward that was counted",
+            "an arm without one",
+            "update first, then revise",
+        )
 
 
 def update(

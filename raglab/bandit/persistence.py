@@ -132,8 +132,11 @@ def dumps(
     check_state(state, bandit)
     rng_position = None if rng is None else rng.bit_generator.state
     if rng_position is not None and rng_position["bit_generator"] not in GENERATOR_NAMES:
-        rule = f"the generator must be one of {', '.join(GENERATOR_NAMES)}"
-        refuse(rule, rng_position["bit_generator"], "make it with numpy.random.default_rng")
+        refuse(
+            f"the generator must be one of {', '.join(GENERATOR_NAMES)}",
+            rng_position["bit_generator"],
+            "make it with numpy.random.default_rng",
+        )
     history = bandit.history
     history_lists = (
         None
@@ -227,8 +230,11 @@ def loads(text: str) -> Saved:
     is_centred = CENTRED_MARK in document
     # What is written again is what was read, to the last digit and with its hash.
     if dumps(state, bandit, rng, centred=is_centred) != _canonical(document):
-        rule = "sha256 must stand for the rest, and that be as dumps wrote it"
-        refuse(rule, ascii(saved.sha256[:12]), RESTORE_REMEDY)
+        refuse(
+            "sha256 must stand for the rest, and that be as dumps wrote it",
+            ascii(saved.sha256[:12]),
+            RESTORE_REMEDY,
+        )
     is_older = bandit.linear and not is_centred
     return Saved(state, bandit._replace(prior_mean=0.0) if is_older else bandit, rng)
 
@@ -270,8 +276,11 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
         check_state(state, bandit)
         moment_shapes = states[0].moment.shape, state.moment.shape
         if moment_shapes[0] != moment_shapes[1]:
-            both_shapes = f"{moment_shapes[0]} and {moment_shapes[1]}"
-            refuse("states must have one shape", both_shapes, "merge the same arms and features")
+            refuse(
+                "states must have one shape",
+                f"{moment_shapes[0]} and {moment_shapes[1]}",
+                "merge the same arms and features",
+            )
     # Sums in the order of the values, so that the order of workers does not reach the last digit.
     return State._make(
         np.asarray(np.sort(np.stack(field_arrays), axis=0).sum(axis=0))

@@ -90,13 +90,15 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
     ):
         return bandit, ""
     if bandit.history is not None:
-        rule = f"a history of {bandit.algorithm} counts successes, which cannot follow costs"
-        refuse(rule, "one beside costs", f"make it with history_of for {COST_AWARE_ALGORITHM}")
-    note = (
+        refuse(
+            f"a history of {bandit.algorithm} counts successes, which cannot follow costs",
+            "one beside costs",
+            f"make it with history_of for {COST_AWARE_ALGORITHM}",
+        )
+    return bandit._replace(algorithm=COST_AWARE_ALGORITHM), (
         f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; "
         f"{COST_AWARE_ALGORITHM} is played instead (rule S4.5)."
     )
-    return bandit._replace(algorithm=COST_AWARE_ALGORITHM), note
 
 
 def first_ledger(
@@ -122,8 +124,11 @@ def first_ledger(
     if initial is None:
         return None
     if not isinstance(initial, State):
-        rule = "initial must be a State, or with a budget a Ledger"
-        refuse(rule, type(initial).__name__, "make it with learned_state")
+        refuse(
+            "initial must be a State, or with a budget a Ledger",
+            type(initial).__name__,
+            "make it with learned_state",
+        )
     check_first_state(initial, bandit, world)
     return initial
 
@@ -138,11 +143,14 @@ def check_first_state(state: State, bandit: Bandit, world: World) -> None:
     n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
     state_sizes = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
     if state_sizes != (world.n_arms, n_features):
-        rule = (
-            f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
-            "features"
+        refuse(
+            (
+                f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
+                "features"
+            ),
+            state_sizes,
+            "make it with learned_state",
         )
-        refuse(rule, state_sizes, "make it with learned_state")
 
 
 def repeated(initial_value: Any, n_replications: int) -> Any:  # noqa: ANN401 - arrays, or tuples of them
@@ -344,8 +352,11 @@ def block_arms(
     is_initial_supported = initial is None or (isinstance(initial, State) and bandit.linear)
     is_compilable = is_initial_supported and is_plain(bandit, block_feed)
     if engine == "numba" and not is_compilable:
-        unsupported_case = "one that forgets, or a floor, a budget, a first state or late rewards"
-        refuse("engine numba plays plain learners", unsupported_case, "use engine='auto'")
+        refuse(
+            "engine numba plays plain learners",
+            "one that forgets, or a floor, a budget, a first state or late rewards",
+            "use engine='auto'",
+        )
     compiled_twin = kernel(bandit, n_choices, engine) if is_compilable else None
     if compiled_twin is not None:
         chosen_arms: Arms = compiled_twin.played(block_feed, bandit, rng, initial)
@@ -571,12 +582,12 @@ def run(
              [0, 1]], dtype=int8)
     """
     if isinstance(policy, str):
-        rule = "a policy must be a Bandit or probabilities"
-        refuse(rule, repr(policy), f"write Bandit({policy!r})")
+        refuse(
+            "a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})"
+        )
     is_learner = isinstance(policy, Bandit)
     if budget is not None and not is_learner:
-        remedy = "see fit_priced_policy and play_paced"
-        refuse("a budget needs a learner", "probabilities", remedy)
+        refuse("a budget needs a learner", "probabilities", "see fit_priced_policy and play_paced")
     checked_world, delay_range = _checked_world(world, rounds, seed, delay, missing)
     # fixed probabilities need a learner only for the checks below: any will do
     learner, cost_note = Bandit("ucb1"), ""
@@ -646,8 +657,9 @@ def _checked_world(
         and isinstance(checked_world, Table)
         and checked_world.delay is not None
     ):
-        delay_text = f"{delay} beside the table's own"
-        refuse("delay must be stated once", delay_text, "leave one of them out")
+        refuse(
+            "delay must be stated once", f"{delay} beside the table's own", "leave one of them out"
+        )
     return checked_world, delay_range
 
 
@@ -668,8 +680,11 @@ def _checked_start(
     """
     first_state = first_ledger(initial, learner, world, budget, rounds)
     if initial is not None and (cost_note or not is_learner):
-        rule = "an initial state must be of the learner that is played"
-        refuse(rule, cost_note or "a fixed policy", "leave it out")
+        refuse(
+            "an initial state must be of the learner that is played",
+            cost_note or "a fixed policy",
+            "leave it out",
+        )
     if cost_note:
         warn_user(cost_note)
     return first_state
@@ -707,8 +722,11 @@ def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> FloatA
     probabilities = np.asarray(policy, dtype=np.float64)
     world_feed = feed(world, 1 if isinstance(world, Table) else rounds, 1, 0, 0)
     if probabilities.shape not in {(world_feed.n_arms,), world_feed.worth.shape}:
-        rule = f"a policy must be a Bandit, [{world_feed.n_arms}], or {world_feed.worth.shape}"
-        refuse(rule, probabilities.shape, "give a number an arm")
+        refuse(
+            f"a policy must be a Bandit, [{world_feed.n_arms}], or {world_feed.worth.shape}",
+            probabilities.shape,
+            "give a number an arm",
+        )
     probability_rows = np.atleast_2d(probabilities)
     check_plan(probability_rows, "a policy")
     if (

@@ -51,8 +51,9 @@ def read_frame(
     """
     delay_columns = [delay] if isinstance(delay, str) else []
     frame, arms, costs_by_arm = _named_columns(frame, costs, features, delay_columns)
-    remedy = "normalise it (rule S4.4), or name it in features"
-    rewards = _column_numbers(frame, arms, "a reward", (0.0, 1.0), remedy)
+    rewards = _column_numbers(
+        frame, arms, "a reward", (0.0, 1.0), "normalise it (rule S4.4), or name it in features"
+    )
     # A context without a number has no linear score, and nothing may stand in for it.
     any_number = (-np.inf, np.inf)
     contexts = _column_numbers(
@@ -63,8 +64,11 @@ def read_frame(
     is_constant = (contexts == contexts[:1]).all(axis=0) & (contexts[0] != 0.0)
     if intercept and not is_constant.any():
         if INTERCEPT_FEATURE in feature_names:
-            rule = f"a feature called {INTERCEPT_FEATURE} must be the same in every row"
-            _refuse_frame(rule, "one that varies", "rename it, or say intercept=False")
+            _refuse_frame(
+                f"a feature called {INTERCEPT_FEATURE} must be the same in every row",
+                "one that varies",
+                "rename it, or say intercept=False",
+            )
         contexts, feature_names = (
             np.column_stack([np.ones(len(frame)), contexts]),
             (INTERCEPT_FEATURE, *feature_names),

@@ -240,11 +240,10 @@ def parse_mix(option_texts: Sequence[str] | None) -> Mix:
     from raglab.metrics.mixes import SAMPLE, checked_mix
 
     share_texts = ",".join(option_texts).split(",") if option_texts else ()
-    share_form = "label=share or label=low:high"
     share_ends = parse_pairs(
         share_texts,
         "--mix",
-        share_form,
+        "label=share or label=low:high",
         lambda share_text: tuple(map(float, share_text.split(":"))),
     )
     shares: Any = {
@@ -491,10 +490,9 @@ def keep_inputs(
             or is_inside
             or (output_file.exists() and input_file.exists() and output_file.samefile(input_file))
         ):
-            path_rule = f"{option} must be another file than those that are read"
             raise input_error(
                 Where(str(out)),
-                path_rule,
+                f"{option} must be another file than those that are read",
                 "choose another path",
                 f"what {input_path} holds" if is_inside else str(input_path),
             )

@@ -147,8 +147,11 @@ def answer_basis(cases: Sequence[Case]) -> str:
     """
     stated_bases = {str(case.extra[BASIS_KEY]) for case in cases if BASIS_KEY in case.extra}
     if len(stated_bases) > 1 or not stated_bases <= set(ANSWER_BASES):
-        requirement = f"a basis must be one of {', '.join(ANSWER_BASES)}, for all cases"
-        refuse(requirement, sorted(stated_bases), "state one")
+        refuse(
+            f"a basis must be one of {', '.join(ANSWER_BASES)}, for all cases",
+            sorted(stated_bases),
+            "state one",
+        )
     basis_columns = [
         column_name
         for column_name in (ANSWER_RIGHT, JUDGE_RIGHT)
@@ -169,8 +172,11 @@ def _stated_verdict(case: Case, column_name: str) -> AnswerMatch:
     is_missing = stated_value is None or stated_value != stated_value  # noqa: PLR0124 - NaN
     verdict = _STATED_VERDICTS.get("" if is_missing else str(stated_value).strip().lower())
     if verdict is None:
-        requirement = f"{column_name} must be 0, 1 or empty (rule S6.3)"
-        refuse(requirement, f"{stated_value!r} in case {case.id!r}", "correct it")
+        refuse(
+            f"{column_name} must be 0, 1 or empty (rule S6.3)",
+            f"{stated_value!r} in case {case.id!r}",
+            "correct it",
+        )
     return verdict
 
 

@@ -389,9 +389,11 @@ def check_unlearned(learned_row: Learned) -> None:
     """
     if learned_row.k:
         part_names = " and the ".join(learned_row.parts)
-        requirement = f"cases must not be those that the {part_names} was fitted on"
-        remedy = "deal them into tune and certify before the fit: trace = raglab.split(trace)"
-        refuse(requirement, f"{learned_row.k:,} of {learned_row.n:,} that are", remedy)
+        refuse(
+            f"cases must not be those that the {part_names} was fitted on",
+            f"{learned_row.k:,} of {learned_row.n:,} that are",
+            "deal them into tune and certify before the fit: trace = raglab.split(trace)",
+        )
 
 
 def warn_of_held_back(split_queries: Queries, fitted_name: str) -> None:

@@ -580,11 +580,8 @@ def add_probabilities(
     )
     if not np.isfinite(probability).all():
         case_row = int(np.argwhere(~np.isfinite(probability))[0][-1])
-        requirement = (
-            "a decision model must give every case finite chances (its weights must not overflow)"
-        )
         refuse(
-            requirement,
+            "a decision model must give every case finite chances (its weights must not overflow)",
             f"NaN for the case of row {case_row}",
             "fit it again with raglab.fit_decision",
         )

@@ -137,10 +137,11 @@ def bit_masks(
     bits_by_item: dict[str, list[tuple[int, int]]] = {}
     for query_index, query_items in enumerate(items):
         if len(query_items) > MASK_BITS:
-            requirement = (
-                f"a query may name at most {MASK_BITS} entities, words or sources in one plane"
+            refuse(
+                f"a query may name at most {MASK_BITS} entities, words or sources in one plane",
+                len(query_items),
+                "take item_masks",
             )
-            refuse(requirement, len(query_items), "take item_masks")
         for bit_index, item in enumerate(query_items):
             if item in holders:
                 bits_by_item.setdefault(item, []).append((query_index, bit_index))

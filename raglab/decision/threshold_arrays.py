@@ -258,8 +258,11 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
         if section_name == USER_GATES_SECTION and (
             chosen_reads := CHOSEN_READERS.intersection(own_gate(gate_name).reads)
         ):
-            explanation = f"it reads {', '.join(sorted(chosen_reads))} of the hits that gap chooses"
-            refuse(f"an order must have {gate_path} behind gap", "it before", explanation)
+            refuse(
+                f"an order must have {gate_path} behind gap",
+                "it before",
+                f"it reads {', '.join(sorted(chosen_reads))} of the hits that gap chooses",
+            )
     return gate_order
 
 

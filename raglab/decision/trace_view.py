@@ -218,8 +218,11 @@ def trace_parts(trace: TraceView) -> Sequence[TracePart]:
       ValueError: it is no trace.
     """
     if not hasattr(trace, "parts"):
-        remedy = "open a folder of shards by raglab.Trace.open, load a file by raglab.Trace.load"
-        refuse("trace must be in memory or of shards", type(trace).__name__, remedy)
+        refuse(
+            "trace must be in memory or of shards",
+            type(trace).__name__,
+            "open a folder of shards by raglab.Trace.open, load a file by raglab.Trace.load",
+        )
     parts: Sequence[TracePart] = answered_cases(trace).parts
     return parts
 

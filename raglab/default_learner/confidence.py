@@ -173,11 +173,10 @@ def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
     }
     unknown_names = sorted(set(known_settings) - set(DefaultLearner._fields))
     if unknown_names:
-        remedy = "read the log with the version that wrote it"
         refuse(
             f"learner settings must be among {', '.join(DefaultLearner._fields)}",
             ", ".join(unknown_names),
-            remedy,
+            "read the log with the version that wrote it",
         )
     return DefaultLearner(**{**DEFAULTS_OF_OLD_LOGS, **known_settings})
 
@@ -226,16 +225,18 @@ def add_signal(
         ("named", named_places, -1, n_values),
     ):
         if not ((places >= first_place) & (places < end_place)).all():
-            place_range = f"{places.min()} to {places.max()}"
             refuse(
                 f"{argument_name} must be a place below {end_place}",
-                place_range,
+                f"{places.min()} to {places.max()}",
                 "-1 is no signal, no name",
             )
     is_rejection, is_correction = signal_places == SIGNALS.index("explicit_no"), named_places >= 0
     if (is_correction & (~is_rejection | (named_places == value_places))).any():
-        rule = "named must come with explicit_no and be another value"
-        refuse(rule, "none or the same", "-1 names none")
+        refuse(
+            "named must come with explicit_no and be another value",
+            "none or the same",
+            "-1 names none",
+        )
     # all rows of the batch at once: a flat view, in which each value of each row has an index
     new_counts = votes.counts.copy()
     value_rows = new_counts.reshape(-1, N_COUNTS)  # a row a value

@@ -114,8 +114,11 @@ def request_outcomes(
     check_count("requests", requests, 1, "simulate at least one")
     check_count("seed", seed, 0, "the same seed gives the same bits")
     if not isinstance(policy, DefaultLearner) and policy not in BASELINES:
-        rule = f"a policy must be a DefaultLearner, or one of {', '.join(BASELINES)}"
-        refuse(rule, repr(policy), "choose one of them")
+        refuse(
+            f"a policy must be a DefaultLearner, or one of {', '.join(BASELINES)}",
+            repr(policy),
+            "choose one of them",
+        )
     block_arguments = (
         check_simulated_world(world),
         policy,

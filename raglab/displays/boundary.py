@@ -284,15 +284,24 @@ class DecisionBoundaryDisplay(Display):
                 "edgecolor": canvas.SILVER,
                 "linewidth": 0.5,
             }
-            zone_label = f"{self.zone(zone)}; {_ok_share_text(group_counts, zone, self.level)}"
-            axes.axvspan(zone_start, zone_end, label=zone_label, zorder=0, **zone_style)
+            axes.axvspan(
+                zone_start,
+                zone_end,
+                label=f"{self.zone(zone)}; {_ok_share_text(group_counts, zone, self.level)}",
+                zorder=0,
+                **zone_style,
+            )
             if zone_end - zone_start >= _letter_points(axes) * len(boundary.names[zone]):
                 name_position = ((zone_start + zone_end) / 2, ZONE_NAME_HEIGHT)
                 axes.text(*name_position, boundary.names[zone], style="italic", **CENTRED_TEXT)
         _draw_taus(axes, boundary)
         drawn_name, n_cases = canvas.literal_text(self.name_ or "all"), len(boundary.group)
-        cases_text = f"{drawn_name}: {n_cases} cases, exact {100 * self.level:g} % intervals"
-        case_bars = _draw_cases(axes, boundary, cases_text, style)
+        case_bars = _draw_cases(
+            axes,
+            boundary,
+            f"{drawn_name}: {n_cases} cases, exact {100 * self.level:g} % intervals",
+            style,
+        )
         # a row a label, and one axis of confidence
         canvas.tidy(axes)
         axes.grid(visible=False)

@@ -209,9 +209,13 @@ class SplitDisplay(Display):
             split_text = (
                 f"{len(split_requests)} of {canvas.size_text(n_rows, 'rows')} split{median_text}"
             )
-            legend_label = f"{canvas.literal_text(world_name)}: {split_text}"
             split_lines.append(
-                axes.stairs(bin_shares, bin_edges, label=legend_label, **outline_style)
+                axes.stairs(
+                    bin_shares,
+                    bin_edges,
+                    label=f"{canvas.literal_text(world_name)}: {split_text}",
+                    **outline_style,
+                )
             )
         axes.set_xlabel("requests of the row until it is split (count)")
         canvas.shares_up(axes, "rows (share, %)")

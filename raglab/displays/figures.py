@@ -324,8 +324,7 @@ def probability_by_label(counts: IntArray, edges: Sequence[float]) -> Figure:
         canvas.counts_up(axes, int(bar_floor.max(initial=0)))
         canvas.tidy(axes)
     panels[-1].set_xlim(edges[0], edges[-1])
-    axis_label = "P(right), probability that an answer would be right (%)"
-    panels[-1].set_xlabel(axis_label, fontsize=9)
+    panels[-1].set_xlabel("P(right), probability that an answer would be right (%)", fontsize=9)
     return canvas.legend_over(panels, 3)
 
 

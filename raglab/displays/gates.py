@@ -197,9 +197,11 @@ class ThresholdSweepDisplay(FrameDisplay):
             else:
                 certified_marks = [certified_threshold]
                 axes.axvline(certified_threshold, label=certificate_text, **canvas.CERTIFIED_LINE)
-                bound_label = f"upper bound there, {100 * certificate.bound:.3g} %"
                 axes.plot(
-                    certified_marks, [certificate.bound], label=bound_label, **canvas.BOUND_MARK
+                    certified_marks,
+                    [certificate.bound],
+                    label=f"upper bound there, {100 * certificate.bound:.3g} %",
+                    **canvas.BOUND_MARK,
                 )
         # A range that holds every change and the certified threshold; targets dashed in the ink of
         # their rate.
@@ -462,8 +464,11 @@ def _check_gate(certificate: Certificate | None) -> None:
     if certificate is not None:
         promise_names = {promise.name for promise in certificate.promises}
         is_gate = promise_names <= {"risk"} and not isinstance(certificate.chosen, str)
-        rule = "certificate must be of one gate, as certify.certify makes it"
-        check(is_gate, rule, f"that of {certificate.chosen or ', '.join(promise_names)}")
+        check(
+            is_gate,
+            "certificate must be of one gate, as certify.certify makes it",
+            f"that of {certificate.chosen or ', '.join(promise_names)}",
+        )
 
 
 def _cost_fields(
@@ -941,8 +946,11 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     ]
     if certificate.cases != n_cases:
         mismatches = [f"{certificate.cases:,} cases beside {n_cases:,}"]
-    rule = "certificate must be of the scores that are drawn, all of its split"
-    check(not mismatches, rule, f"one of {', '.join(mismatches[:1])}")
+    check(
+        not mismatches,
+        "certificate must be of the scores that are drawn, all of its split",
+        f"one of {', '.join(mismatches[:1])}",
+    )
 
 
 def _status_codes(argument_name: str, statuses: ArrayLike) -> AnyArray:

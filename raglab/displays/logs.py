@@ -131,9 +131,10 @@ class ForestDisplay(FrameDisplay):
                 f"{canvas.literal_text(row_name)}: {estimates}\n{weight_text}".replace("nan", "–")
             )
         canvas.name_rows(axes, row_texts)
-        unstated_rounds = "n of rounds not stated"
         rounds_text = (
-            unstated_rounds if self.rounds is None else canvas.size_text(self.rounds, "rounds")
+            "n of rounds not stated"
+            if self.rounds is None
+            else canvas.size_text(self.rounds, "rounds")
         )
         unit_text = canvas.literal_text(self.unit)
         axes.set(

@@ -78,10 +78,9 @@ class ReviewDisplay(Display):
         )
         unknown_paths = [path for path in drawn_paths if path not in curves]
         known_paths = ", ".join([*curves][:3])
-        rule = f"paths must be thresholds of the review that move a decision, such as {known_paths}"
         check(
             not unknown_paths and (drawn_paths or len(review.days)),
-            rule,
+            f"paths must be thresholds of the review that move a decision, such as {known_paths}",
             unknown_paths or "none, and no day",
         )
         return cls(review, drawn_paths).plot(**drawing)
@@ -145,8 +144,11 @@ class ReviewDisplay(Display):
         )
         axes.set_xlim(axis_start, axis_end)
         unit_text = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
-        axis_label = f"{path}{unit_text}, now {current_threshold:.6g}"
-        axes.set_xlabel(canvas.literal_text(axis_label, canvas.LONGEST_TITLE))
+        axes.set_xlabel(
+            canvas.literal_text(
+                f"{path}{unit_text}, now {current_threshold:.6g}", canvas.LONGEST_TITLE
+            )
+        )
         canvas.limit_ticks(axes)
         canvas.shares_up(axes, f"share of {self.review.n:,} requests")
         return status_lines
@@ -200,8 +202,10 @@ class ReviewDisplay(Display):
         threshold_rows = self.review.thresholds
         threshold_rows = threshold_rows[threshold_rows["path"].isin(self.paths)]
         column_names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
-        drawn_text = f"{len(self.paths)} of {len(self.review.curves)}"
-        summary_facts = [("requests", f"{self.review.n:,}"), ("thresholds drawn", drawn_text)]
+        summary_facts = [
+            ("requests", f"{self.review.n:,}"),
+            ("thresholds drawn", f"{len(self.paths)} of {len(self.review.curves)}"),
+        ]
         return Summary(
             summary_facts,
             spaced_rows(dict(threshold_rows[column_names])),

@@ -94,8 +94,10 @@ class TraceComparisonDisplay(Display):
             )
             if n_correct or n_incorrect:
                 cell_text.set_text(f"{cell_text.get_text()}\n+{n_correct} −{n_incorrect}")
-        axis_label = "new decision (cases, % of the row; + become correct, − incorrect)"
-        axes.set(xlabel=axis_label, ylabel="old decision (cases)")
+        axes.set(
+            xlabel="new decision (cases, % of the row; + become correct, − incorrect)",
+            ylabel="old decision (cases)",
+        )
 
     def _draw_scores(self, axes: Axes, style: Style) -> list[Any]:
         """Old against new scores of questions that both measure, by label, and both thresholds."""
@@ -137,16 +139,23 @@ class TraceComparisonDisplay(Display):
                 label=f"{trace_side} threshold {threshold:.4g},\n{pass_rate:.0%} meet it",
                 **mark_style,
             )
-            axis_label = f"score on the {trace_side} trace{unit_text}"
-            name_axis(canvas.literal_text(axis_label, canvas.LONGEST_TITLE))
+            name_axis(
+                canvas.literal_text(
+                    f"score on the {trace_side} trace{unit_text}", canvas.LONGEST_TITLE
+                )
+            )
         # a question without a score on one side has no point, so their number is in the title
         missing_text = (
             f", {len(score_rows) - len(scored_rows)} without a score"
             if len(scored_rows) < len(score_rows)
             else ""
         )
-        panel_title = f"{self.path}: {len(scored_rows):,} questions{missing_text}"
-        axes.set_title(canvas.literal_text(panel_title, canvas.LONGEST_TITLE), loc="left")
+        axes.set_title(
+            canvas.literal_text(
+                f"{self.path}: {len(scored_rows):,} questions{missing_text}", canvas.LONGEST_TITLE
+            ),
+            loc="left",
+        )
         canvas.tidy(axes)
         canvas.limit_ticks(axes)
         canvas.legend_beside(axes)

@@ -236,10 +236,11 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> FloatArray
     if model.groups is None:
         return common_bias
     if groups is None:
-        rule = (
-            f"a model with a bias by {model.groups.attribute} must be given the group of each case"
+        refuse(
+            f"a model with a bias by {model.groups.attribute} must be given the group of each case",
+            "none",
+            "pass those of `DecisionModel.group_values`",
         )
-        refuse(rule, "none", "pass those of `DecisionModel.group_values`")
     bias_by_group, no_bias = dict(model.groups.bias), (0.0,) * len(OUTCOME_CLASSES)
     added_bias: FloatArray = np.array(
         [bias_by_group.get(group_name, no_bias) for group_name in groups], dtype=np.float64

@@ -668,8 +668,11 @@ def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]
     n_rows = len(table.mask)
     if judge is None:
         if n_rows < MIN_SPLIT_ROWS:
-            split_rule = f"a table that is split must have at least {MIN_SPLIT_ROWS} rows"
-            refuse(split_rule, n_rows, "give judge=")
+            refuse(
+                f"a table that is split must have at least {MIN_SPLIT_ROWS} rows",
+                n_rows,
+                "give judge=",
+            )
         row_order = np.arange(n_rows)
         if table.order != "given":
             row_order = np.random.default_rng(seed).permutation(n_rows)

@@ -243,8 +243,11 @@ def compare_baselines(
             "a baseline must be compared by its own costs, "
             f"{rate_name}={before.costs[first_cell]:g}"
         )
-        cost_remedy = "leave the costs out, or save it again with them"
-        refuse(baseline_rule, f"{rate_name}={after.costs[first_cell]:g}", cost_remedy)
+        refuse(
+            baseline_rule,
+            f"{rate_name}={after.costs[first_cell]:g}",
+            "leave the costs out, or save it again with them",
+        )
     # An id with another question or label is another case.
     paired_cases, unpaired = _paired(before, after)
     n_smaller = min(len(before.cases), len(after.cases))

@@ -138,8 +138,11 @@ def check_new_cases(
         [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], queries_by_split
     )
     if certified_row.k and not again:
-        repeat_text = f"{certified_row.k:,} of {certified_row.n:,} that the policy was certified on"
-        refuse("a check must see new cases", repeat_text, "give others, or again=True (--again)")
+        refuse(
+            "a check must see new cases",
+            f"{certified_row.k:,} of {certified_row.n:,} that the policy was certified on",
+            "give others, or again=True (--again)",
+        )
     check_basis(certificate["basis"], trace_basis(trace))
     return (learned_row.doubt,) if learned_row.doubt else ()
 

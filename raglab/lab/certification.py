@@ -139,9 +139,8 @@ def certify_alone(
       ValueError: as `certify_policy`.
     """
     if settings.costs is not None and COST not in settings.targets:
-        costs_rule = f"costs must be those of a target {COST}"
         refuse(
-            costs_rule,
+            f"costs must be those of a target {COST}",
             f"the targets {', '.join(settings.targets)}",
             f"add {COST}, or leave costs= out",
         )

@@ -88,9 +88,11 @@ class CertificationSettings(NamedTuple):
         whole_delta = self.delta / self.divisor
         mix_delta = self.traffic.delta if self.traffic else 0.0
         if mix_delta >= whole_delta:
-            delta_rule = "delta must be above the error of the mix"
-            delta_remedy = "estimate it at a smaller"
-            refuse(delta_rule, f"{whole_delta:.3g} and {mix_delta:.3g}", delta_remedy)
+            refuse(
+                "delta must be above the error of the mix",
+                f"{whole_delta:.3g} and {mix_delta:.3g}",
+                "estimate it at a smaller",
+            )
         return whole_delta - mix_delta
 
 
@@ -186,19 +188,21 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         pilot_trace = trace.split(pilot_split) if pilot_split in queries_by_split else None
         held_out = trace.split(tested_split)
     elif queries_by_split.keys() - {None}:
-        split_remedy = "label one certify, or .replace({'test': 'certify'}) before loading"
         split_names = ", ".join(sorted(map(str, queries_by_split)))
-        refuse("cases must have a split certify to certify on", split_names, split_remedy)
+        refuse(
+            "cases must have a split certify to certify on",
+            split_names,
+            "label one certify, or .replace({'test': 'certify'}) before loading",
+        )
     elif not len(trace):
         refuse("a certificate needs at least one case", "none", "check the split")
     cases = list(chain.from_iterable(cases_by_shard(held_out)))
     # A certificate counts each question once, so none may stand for more requests than another.
     probabilities = {case.extra.get(PROBABILITY_KEY) for case in cases}
     if len(probabilities) > 1:
-        draw_rule = "cases to certify on must be drawn with one inclusion probability"
         probability_texts = ", ".join(sorted(map(str, probabilities))[:4])
         refuse(
-            draw_rule,
+            "cases to certify on must be drawn with one inclusion probability",
             f"{len(probabilities)}: {probability_texts}",
             "draw evenly, or weigh them by raglab.review",
         )
@@ -496,8 +500,11 @@ def unit_cells(
         )
         if n_mixed := int((lowest_labels < highest_labels).sum()):
             n_questions = int(losses.cells[0].sum()) - len(case_labels) + len(repeats.starts)
-            label_rule = "under a mix each question must have one label"
-            refuse(label_rule, f"several for {n_mixed:,} of {n_questions:,}", "leave mix out")
+            refuse(
+                "under a mix each question must have one label",
+                f"several for {n_mixed:,} of {n_questions:,}",
+                "leave mix out",
+            )
         ranked_cells = np.argsort(cell_rank, axis=0, kind="stable")
         for policy_row, policy_cells in enumerate(repeats.cells):
             worst_ranks = np.maximum.reduceat(

@@ -81,8 +81,7 @@ class Goal:
             )
         if not isinstance(self.targets, Mapping):
             target_rule = "targets must map rate -> highest value"
-            target_remedy = "write {'over_ask_rate': 0.1}"
-            refuse(target_rule, f"{self.targets!r}", target_remedy)
+            refuse(target_rule, f"{self.targets!r}", "write {'over_ask_rate': 0.1}")
         for rate_name, target_limit in self.targets.items():
             if rate_name not in metrics.RATE_TABLE:
                 target_rule = f"a target must be one of {', '.join(metrics.RATES)}"

@@ -169,8 +169,11 @@ def sample_for_labels(
     import pandas as pd
 
     if n < 1 or not len(trace):
-        request_text = f"{n} of {len(trace)}"
-        refuse("n must be at least 1, of a trace with requests", request_text, "check the split")
+        refuse(
+            "n must be at least 1, of a trace with requests",
+            f"{n} of {len(trace)}",
+            "check the split",
+        )
     request_strata = label_strata(trace, policy, arm, margin)
     # As from an audit log: even shares, and within a stratum every request as likely.
     stratum_members: dict[str, list[int]] = {stratum: [] for stratum in request_strata.sizes}
@@ -305,10 +308,11 @@ def sheet_number(row_record: Mapping[str, Any], column_name: str, source_name: s
     try:
         return float(row_record[column_name])
     except (KeyError, ValueError):
-        column_rule = f"column {column_name} must be a number"
-        column_remedy = "keep it as it was written"
         raise input_error(
-            Where(source_name), column_rule, column_remedy, shown_value(row_record.get(column_name))
+            Where(source_name),
+            f"column {column_name} must be a number",
+            "keep it as it was written",
+            shown_value(row_record.get(column_name)),
         ) from None
 
 

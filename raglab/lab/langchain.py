@@ -366,8 +366,9 @@ def _case_hits(
             )
         except NotImplementedError:
             rule = "a store must have similarity_search_with_score for its scores"
-            remedy = f"pass embeddings instead of distance or {STORE_SCORE}"
-            raise _fault(rule, remedy, type(source).__name__) from None
+            raise _fault(
+                rule, f"pass embeddings instead of distance or {STORE_SCORE}", type(source).__name__
+            ) from None
     else:
         is_store = hasattr(source, "similarity_search")
         search_documents = partial(source.similarity_search, k=k) if is_store else source.invoke
@@ -416,10 +417,9 @@ def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) 
         hit_cosines = 1.0 - squared_distances / 2.0
     for hit_place in np.flatnonzero(np.diff(hit_cosines) > COSINE_ROUNDING)[:1]:
         rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
-        remedy = f"state another, of {', '.join(get_args(Distance))}, or pass embeddings"
         raise _fault(
             rule,
-            remedy,
+            f"state another, of {', '.join(get_args(Distance))}, or pass embeddings",
             f"{store_scores[hit_place]:g}, then {store_scores[hit_place + 1]:g}",
             case.id,
         )
@@ -472,15 +472,23 @@ def _passage(hit: _StoreHit, metadata_keys: Mapping[str, str], first_page: int) 
         page_number = whole_number(passage_columns["page"])
         if type(page_number) is not int or page_number < first_page:
             rule = f"{metadata_keys['page']} must be an integer from {first_page}"
-            remedy = "pass first_page=0, or columns={'page_label': …} where it is a label"
-            raise _fault(rule, remedy, shown_value(passage_columns["page"]), hit.hit_id)
+            raise _fault(
+                rule,
+                "pass first_page=0, or columns={'page_label': …} where it is a label",
+                shown_value(passage_columns["page"]),
+                hit.hit_id,
+            )
         passage_columns["page"] = page_number + 1 - first_page
     passage_columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
     for column_name, column_value in passage_columns.items():
         if not is_unicode(column_value):
             rule = f"{column_name} must be Unicode"
-            surrogate_text = f"half a surrogate pair in {shown_value(column_value)}"
-            raise _fault(rule, "correct the text", surrogate_text, hit.hit_id)
+            raise _fault(
+                rule,
+                "correct the text",
+                f"half a surrogate pair in {shown_value(column_value)}",
+                hit.hit_id,
+            )
     return passage_columns
 
 
@@ -500,5 +508,6 @@ def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
         if not named_sources:
             document_names = ", ".join(case.selected_sources)
             rule = f"hits must be of the documents that the case names, {document_names}"
-            remedy = "pass search, a filter for a case"
-            raise _fault(rule, remedy, shown_value(hit_chunk.shown), case.id)
+            raise _fault(
+                rule, "pass search, a filter for a case", shown_value(hit_chunk.shown), case.id
+            )

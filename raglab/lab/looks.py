@@ -261,9 +261,11 @@ def record_look(
         look_number = list(spent_deltas).index(look_key) + 1
         return Look(look_number, sum(list(spent_deltas.values())[:look_number]))
     if spent_deltas and not again:
-        look_rule = "cases must be certified on once: each further look adds its delta to the error"
-        remedy = "take new cases, or say again=True (--again) and report the sum"
-        refuse(look_rule, f"{len(spent_deltas)} before", remedy)
+        refuse(
+            "cases must be certified on once: each further look adds its delta to the error",
+            f"{len(spent_deltas)} before",
+            "take new cases, or say again=True (--again) and report the sum",
+        )
     return Look(len(spent_deltas) + 1, sum(spent_deltas.values()) + delta)
 
 

@@ -122,19 +122,26 @@ class SignalCalibration(Result):
         return pd.DataFrame.from_dict(judgement_rows, orient="index")
 
     def _summary(self) -> Summary:
-        interval = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
         facts: list[tuple[str, Cell | str]] = [
             ("signal", self.signal),
             ("cases", f"{self.calibrated.in_sample.n:,}"),
-            ("AUROC", Cell(f"{self.auroc:.3f}", interval)),
+            (
+                "AUROC",
+                Cell(f"{self.auroc:.3f}", f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"),
+            ),
             (f"AUROC of {self.name}", f"{self.auroc_stored:.3f}"),
         ]
         judgements = self.frame().rename_axis("judgement").reset_index()
         error_stays = (
             self.before is not None and self.calibrated.cross_fitted.ece >= self.before.ece
         )
-        note = "The calibration error does not fall: the map gains nothing here."
-        return Summary(facts, {"judgements": judgements}, [note] if error_stays else [])
+        return Summary(
+            facts,
+            {"judgements": judgements},
+            ["The calibration error does not fall: the map gains nothing here."]
+            if error_stays
+            else [],
+        )
 
 
 class _CalibratedRows:

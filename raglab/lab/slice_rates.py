@@ -171,9 +171,10 @@ def slices(
             slice_rows.append(
                 (column_name, slice_value, n, k, *rate_cells, *test_cells, slice_cost, *auroc_cells)
             )
-            score_title = f"the score of the policy in {column_name} {slice_value}"
             contradiction = slice_scores.contradiction(
-                score_title, level=bonferroni_level, remedy="tune such cases apart"
+                f"the score of the policy in {column_name} {slice_value}",
+                level=bonferroni_level,
+                remedy="tune such cases apart",
             )
             if is_fitted and contradiction:
                 warn_user(contradiction)

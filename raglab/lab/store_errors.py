@@ -110,9 +110,11 @@ def check_beside(url: str) -> None:
     for store_file in sqlite_files(url):
         neighbour = unsafe_neighbour(store_file)
         if neighbour is not None:
-            rule = "a store must be a file with nothing but SQLite's own beside it"
             raise input_error(
-                Where(str(store_file)), rule, "it was not made by raglab: take it away", neighbour
+                Where(str(store_file)),
+                "a store must be a file with nothing but SQLite's own beside it",
+                "it was not made by raglab: take it away",
+                neighbour,
             )
 
 

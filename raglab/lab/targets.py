@@ -188,8 +188,13 @@ def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> lis
         # a lower threshold answers more
         for rate_index in _keeping(_signal_rates(signals, signal_rates), targets)[-1:]:
             signal_rate = signal_rates.at(int(rate_index))
-            keeper_name = f"{signal} at or above {decimals(signal_rate.threshold)}"
-            keepers.append(Keeper(keeper_name, signal_rate.answered / len(signals.label), 0.0))
+            keepers.append(
+                Keeper(
+                    f"{signal} at or above {decimals(signal_rate.threshold)}",
+                    signal_rate.answered / len(signals.label),
+                    0.0,
+                )
+            )
     return keepers
 
 
@@ -385,8 +390,11 @@ def diagnosis(
         elif signal_row["lowest_risk"] > alpha:
             signal_row["verdict"] = "separates, but not down to the target"
         else:
-            unlikely_text = "reached here, but a certificate is unlikely"
-            signal_row["verdict"] = "within reach" if best_chance >= EVEN else unlikely_text
+            signal_row["verdict"] = (
+                "within reach"
+                if best_chance >= EVEN
+                else "reached here, but a certificate is unlikely"
+            )
     # Stated in full: where no signal answers enough, the table still has every column.
     diagnosis_table = pd.DataFrame(signal_rows, columns=DIAGNOSIS_COLUMNS)
     return diagnosis_table.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)

@@ -388,8 +388,11 @@ def _opening(folder: str | Path | None) -> Iterator[_Store]:
     with opening_lock(database):
         if database.exists():
             if not (database.is_file() and _begins(database) == _SQLITE_HEADER):
-                rule = "the tracking database must be one of SQLite's"
-                raise input_error(Where(str(database)), rule, "name another folder")
+                raise input_error(
+                    Where(str(database)),
+                    "the tracking database must be one of SQLite's",
+                    "name another folder",
+                )
             check_database(f"sqlite:///{database.as_posix()}")
             _take_artifacts_home(database)
         yield _Store(f"sqlite:///{database.as_posix()}", root)
@@ -516,8 +519,7 @@ def show_page() -> int:
 
 def _served(uri: str, port: int) -> list[str]:
     """Arguments of `mlflow` that serve a store on this machine only."""
-    arguments = f"ui --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri"
-    return [*arguments.split(), uri]
+    return [*f"ui --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri".split(), uri]
 
 
 def _is_server(uri: str) -> bool:

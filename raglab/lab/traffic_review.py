@@ -301,9 +301,16 @@ class Review(Result):
             ),
             *((name, f"{n_requests:,}") for name, n_requests in self.counts.items() if n_requests),
         ]
-        for sampled_rate in self.rates[self.rates["basis"] == "sample"].head(1).itertuples():
-            interval = f"[{sampled_rate.low:.1%}, {sampled_rate.high:.1%}]"
-            facts.append((str(sampled_rate.rate), Cell(f"{sampled_rate.estimate:.1%}", interval)))
+        facts += [
+            (
+                str(sampled_rate.rate),
+                Cell(
+                    f"{sampled_rate.estimate:.1%}",
+                    f"[{sampled_rate.low:.1%}, {sampled_rate.high:.1%}]",
+                ),
+            )
+            for sampled_rate in self.rates[self.rates["basis"] == "sample"].head(1).itertuples()
+        ]
         tables = {
             "rates": self.rates[self.rates["n"] > 0],
             "next change of each threshold": self.thresholds,

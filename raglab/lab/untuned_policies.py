@@ -100,10 +100,11 @@ def starting_note(policy: Policy) -> str:
             else "The scale of the scores is not stated"
         )
         return f"{reason}: every case is answered but for a gate on {gated_signals}."
-    confidence_off = (
-        "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
+    return (
+        ""
+        if policy.confidence.enabled
+        else "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
     )
-    return "" if policy.confidence.enabled else confidence_off
 
 
 def first_values(trace: TraceData, name: str, arm: str | None) -> FloatArray:

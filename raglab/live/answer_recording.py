@@ -547,12 +547,14 @@ def _missing_warning(
         if keeps_cut_off and CUT_OFF in cases_of_kind
         else ""
     )
-    warning_text = (
-        f"{len(missing_answers)} of {n_sets} answers are missing: {', '.join(kind_texts)}; "
-        f"{first_text} "
-        f"The next run on the returned trace asks for them again{cut_off_text}."
+    return MissingAnswersWarning(
+        (
+            f"{len(missing_answers)} of {n_sets} answers are missing: {', '.join(kind_texts)}; "
+            f"{first_text} "
+            f"The next run on the returned trace asks for them again{cut_off_text}."
+        ),
+        missing_answers,
     )
-    return MissingAnswersWarning(warning_text, missing_answers)
 
 
 def _structure_sets(trace: values.TraceData, policy: PolicyData, arm_name: str) -> list[AnswerKey]:

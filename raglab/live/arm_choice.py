@@ -279,8 +279,11 @@ def table(
     table_shape = (len(trace), len(trace.arms))
     case_arms = [(case.id, arm) for case in trace.cases for arm in trace.arms]
     if list(zip(component_frame["case_id"], component_frame["arm"], strict=True)) != case_arms:
-        requirement = f"measured must be {len(case_arms)} components of this trace"
-        refuse(requirement, f"{len(component_frame)} of another", "measure again")
+        refuse(
+            f"measured must be {len(case_arms)} components of this trace",
+            f"{len(component_frame)} of another",
+            "measure again",
+        )
     return Table(
         arms=trace.arms,
         value=component_frame["right"].to_numpy(np.float64).reshape(table_shape),
@@ -591,6 +594,9 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
     if system.online is None:
-        remedy = 'unset RAGLAB_BANDIT_ENABLED and open it with arm="bandit"'
-        refuse("feedback needs a system with a bandit", "one without", remedy)
+        refuse(
+            "feedback needs a system with a bandit",
+            "one without",
+            'unset RAGLAB_BANDIT_ENABLED and open it with arm="bandit"',
+        )
     system.online.thumbs(request_id, up)

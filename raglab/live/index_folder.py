@@ -101,8 +101,11 @@ def read_index(index_folder: Path, rewriter: Rewriter | None = None) -> Index:
     parameters = checked_settings.parameters(None)
     fingerprint = index_fingerprint(index_head.corpus_hash, parameters)
     if fingerprint != index_head.fingerprint:
-        requirement = f"its fingerprint must be {fingerprint}, of its corpus, settings and models"
-        raise _damaged(index_folder, requirement, shown_value(index_head.fingerprint))
+        raise _damaged(
+            index_folder,
+            f"its fingerprint must be {fingerprint}, of its corpus, settings and models",
+            shown_value(index_head.fingerprint),
+        )
     if rewriter is not None and checked_settings.rewrites:
         parameters |= {"rewriter": rewriter.name}
         fingerprint = index_fingerprint(index_head.corpus_hash, parameters)

@@ -324,8 +324,11 @@ probability, got 7.0 for case 'a'; scale it, or name another unit.
             np.isfinite(checked_values[row_index])
             and unit.low <= checked_values[row_index] <= unit.high
         ):
-            value_text = f"{repr(returned_value)[:80]} for {row_names[row_index]}"
-            refuse(requirement, value_text, "scale it, or name another unit")
+            refuse(
+                requirement,
+                f"{repr(returned_value)[:80]} for {row_names[row_index]}",
+                "scale it, or name another unit",
+            )
     return checked_values
 
 
@@ -386,8 +389,11 @@ def add_signals(
             requirement = (
                 f"the signal {function.name} needs recorded answers to all hits of a case under "
             )
-            remedy = "use raglab.record_answers(trace, policy, generator)"
-            refuse(f"{requirement}policy=", "none", remedy)
+            refuse(
+                f"{requirement}policy=",
+                "none",
+                "use raglab.record_answers(trace, policy, generator)",
+            )
     measured_trace = trace
     with closing(
         Blobs(
@@ -476,12 +482,17 @@ def _fill(
             if len(lost_rows) > _NAMED_REASONS
             else []
         )
-        warning_text = (
-            f"{lost_rows.total():,} of {len(pending_keys):,} values of the signal "
-            f"{function.name} are "
-            f"missing: {', '.join(reason_texts)}; the next run of add_signals asks for them again."
+        warn_user(
+            MissingSignalsWarning(
+                (
+                    f"{lost_rows.total():,} of {len(pending_keys):,} values of the signal "
+                    f"{function.name} are missing: {', '.join(reason_texts)}; "
+                    "the next run of add_signals asks for them again."
+                ),
+                function.name,
+                lost_rows,
+            )
         )
-        warn_user(MissingSignalsWarning(warning_text, function.name, lost_rows))
     return known_rows, bool(lost_rows)
 
 

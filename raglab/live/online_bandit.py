@@ -179,15 +179,21 @@ def initial_state(setup: Setup) -> OnlineState:
     if [state_part.shape for state_part in first_state] != [
         state_part.shape for state_part in state
     ]:
-        requirement = f"a first state must be of {n_arms} arms and {setup.width} features"
-        refuse(requirement, first_state.moment.shape, "use logged_state")
+        refuse(
+            f"a first state must be of {n_arms} arms and {setup.width} features",
+            first_state.moment.shape,
+            "use logged_state",
+        )
     return OnlineState(first_state, first_state.n, first_state.total)
 
 
 def _check_linear(setup: Setup) -> None:
     if not setup.bandit.linear:
-        requirement = "a first state must be of a linear learner"
-        refuse(requirement, setup.bandit.algorithm, "use Bandit.history")
+        refuse(
+            "a first state must be of a linear learner",
+            setup.bandit.algorithm,
+            "use Bandit.history",
+        )
 
 
 def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) -> State:
@@ -374,9 +380,8 @@ def raw_components(components: Features) -> dict[str, float | None]:
     }
     for component_name in COMPONENTS:
         if raw_values.get(component_name) is None:
-            requirement = f"components must hold {', '.join(COMPONENTS)}"
             refuse(
-                requirement,
+                f"components must hold {', '.join(COMPONENTS)}",
                 f"no {component_name}",
                 "measure it, or leave the choice without a reward",
             )
@@ -525,8 +530,11 @@ class Online:
             or offered_mask.dtype != np.bool_
             or not offered_mask.any()
         ):
-            requirement = f"mask must be {len(self.arms)} booleans, one of them true"
-            refuse(requirement, offered_mask, "correct it")
+            refuse(
+                f"mask must be {len(self.arms)} booleans, one of them true",
+                offered_mask,
+                "correct it",
+            )
         known_features = {
             feature_name: check_number(feature_name, number)
             for feature_name, number in features.items()
@@ -692,8 +700,11 @@ class Online:
         with self.log.writing() as log_entries:
             choice = request_row(log_entries, request_id, CHOICES, "choice")
             if log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
-                requirement = "a request must have one reward"
-                refuse(requirement, f"another of {request_id!r}", "change it by a thumb")
+                refuse(
+                    "a request must have one reward",
+                    f"another of {request_id!r}",
+                    "change it by a thumb",
+                )
             online_state, last_event = self._begin(log_entries)
             thumb_row = log_entries.row(THUMBS, request_id=request_id)
             thumb_up = None if thumb_row is None else int(thumb_row["up"])
@@ -731,8 +742,11 @@ class Online:
         with self.log.writing() as log_entries:
             choice = log_entries.row(CHOICES, request_id=request_id)
             if choice is None:
-                requirement = "request_id must be that of an arm that the bandit chose"
-                refuse(requirement, f"{request_id!r:.80}", 'open the system with arm="bandit"')
+                refuse(
+                    "request_id must be that of an arm that the bandit chose",
+                    f"{request_id!r:.80}",
+                    'open the system with arm="bandit"',
+                )
             online_state, last_event = self._begin(log_entries)
             earlier_thumb = log_entries.row(THUMBS, request_id=request_id)
             thumb_row = {

@@ -268,8 +268,11 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
             )
             refuse(requirement, shown_value(setting), "correct it")
     if checked_settings.rerank_k > checked_settings.fetch_k:
-        size_text = f"{checked_settings.rerank_k} above {checked_settings.fetch_k}"
-        refuse("rerank_k must be at most fetch_k", size_text, "lower rerank_k")
+        refuse(
+            "rerank_k must be at most fetch_k",
+            f"{checked_settings.rerank_k} above {checked_settings.fetch_k}",
+            "lower rerank_k",
+        )
     check_kind(checked_settings.index)
     if checked_settings.precision not in get_args(Precision):
         requirement = f"precision must be one of {', '.join(get_args(Precision))}"
@@ -373,8 +376,12 @@ def _picture_vectors(
     def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
         chunk = chunk_of_digest[digest]
         if chunk.chunk_id not in corpus.pictures:
-            remedy = "load the corpus from its folder"
-            raise input_error(Where(chunk.source), "a picture must be there", remedy, "its words")
+            raise input_error(
+                Where(chunk.source),
+                "a picture must be there",
+                "load the corpus from its folder",
+                "its words",
+            )
         return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
 
     vectors = embed_pictures(encoder, list(picture_digests.values()), read, cache)
@@ -459,8 +466,11 @@ def question_scopes(
                     ("selected_sources", f" in {whose[case_index]}") if whose else ("documents", "")
                 )
                 source_advice = source_remedy(source, meanings[source], chunks)
-                requirement = f"{field_name} must name documents of the corpus"
-                refuse(requirement, f"{source!r}{case_text}", source_advice)
+                refuse(
+                    f"{field_name} must name documents of the corpus",
+                    f"{source!r}{case_text}",
+                    source_advice,
+                )
         positions = sorted(
             {position for source in wanted_sources for position in positions_of_source[source]}
         )

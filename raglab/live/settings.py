@@ -452,9 +452,11 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
         first_error = error.errors()[0]
         file_place = file_place._replace(id=".".join(map(str, first_error["loc"])) or None)
         requirement = "a prior must name for each arm n >= total >= square >= 0"
-        remedy = 'as in {"hybrid":{"n":40,"total":26,"square":18}}'
         raise input_error(
-            file_place, requirement, remedy, shown_value(first_error["input"])
+            file_place,
+            requirement,
+            'as in {"hybrid":{"n":40,"total":26,"square":18}}',
+            shown_value(first_error["input"]),
         ) from None
     for arm_name in arm_counts.keys() - {*LIVE_ARMS, *arms}:
         requirement = f"a prior must name arms of {', '.join(LIVE_ARMS)}"
@@ -490,8 +492,12 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
     except ValueError as error:
         raise input_error(file_path, requirement, remedy, shown_value(str(error))) from None
     if saved_state.bandit.prior_mean != bandit.prior_mean:
-        prior_means = f"prior_mean {saved_state.bandit.prior_mean:g}, not {bandit.prior_mean:g}"
-        raise input_error(file_path, requirement, remedy, prior_means)
+        raise input_error(
+            file_path,
+            requirement,
+            remedy,
+            f"prior_mean {saved_state.bandit.prior_mean:g}, not {bandit.prior_mean:g}",
+        )
     return saved_state.state
 
 

@@ -235,11 +235,14 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
             if owner_of_value
             else repr(signal)
         )
-        remedy = (
-            f"registered: {', '.join(known_names) or 'none'}; import the module of its "
-            f"@raglab.register_signal, or keep one entry point of {ENTRY_POINT_GROUP}"
+        refuse(
+            "a signal must be registered once",
+            signal_text,
+            (
+                f"registered: {', '.join(known_names) or 'none'}; import the module of its "
+                f"@raglab.register_signal, or keep one entry point of {ENTRY_POINT_GROUP}"
+            ),
         )
-        refuse("a signal must be registered once", signal_text, remedy)
     return _imported(matching_entries[0])
 
 

@@ -613,8 +613,11 @@ class System:
           ValueError: this index is another one.
         """
         if fingerprint != self.fingerprint:
-            requirement = f"a reply must go to the index that asked, {fingerprint}"
-            refuse(requirement, self.fingerprint, "open that one, or ask again")
+            refuse(
+                f"a reply must go to the index that asked, {fingerprint}",
+                self.fingerprint,
+                "open that one, or ask again",
+            )
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy.
@@ -732,11 +735,10 @@ def _audit_log(
     if audit_log.log.read_only:
         if is_required or learns_defaults:
             explanation = "it is required" if is_required else "clarifications need it"
-            remedy = "name another in RAGLAB_AUDIT_LOG"
             raise input_error(
                 Where(audit_log.log.shown),
                 f"the audit log must be writable: {explanation}",
-                remedy,
+                "name another in RAGLAB_AUDIT_LOG",
                 "read-only",
             )
         warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(index_folder))}.")

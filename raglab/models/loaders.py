@@ -170,8 +170,11 @@ class Encoder:
         special_ids = self._special_ids()
         tokenizer: Any = self.model.tokenizer
         if not getattr(tokenizer, "is_fast", False):
-            offsets_rule = "an encoder must say which characters a token stands for"
-            refuse(offsets_rule, f"{self.name}, whose tokenizer does not", "choose another encoder")
+            refuse(
+                "an encoder must say which characters a token stands for",
+                f"{self.name}, whose tokenizer does not",
+                "choose another encoder",
+            )
         prompt_text = self.prompts.query if query else self.prompts.passage
         n_prompt_tokens = sum(
             token_id not in special_ids for token_id in tokenizer(prompt_text)["input_ids"]
@@ -249,8 +252,11 @@ class Encoder:
         """Ids of the tokens that frame and pad a text; an unknown word is a word."""
         tokenizer = self.model.tokenizer
         if not hasattr(tokenizer, "all_special_ids") or self.reads_pictures:
-            pooling_rule = "token embeddings need a transformer that reads texts alone"
-            refuse(pooling_rule, self.name, "set rerank_k=0, or choose another encoder")
+            refuse(
+                "token embeddings need a transformer that reads texts alone",
+                self.name,
+                "set rerank_k=0, or choose another encoder",
+            )
         return sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
@@ -345,9 +351,11 @@ def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
     """
     identifier, model = open_cross_encoder(name, download=download)
     if model.config.num_labels != 1:
-        shown_labels = f"{model.config.num_labels} from {identifier}"
-        logit_rule = "a cross-encoder must give one logit a pair"
-        refuse(logit_rule, shown_labels, "choose one trained for ranking (num_labels 1)")
+        refuse(
+            "a cross-encoder must give one logit a pair",
+            f"{model.config.num_labels} from {identifier}",
+            "choose one trained for ranking (num_labels 1)",
+        )
     return CrossEncoder(identifier, model)
 
 
@@ -368,8 +376,11 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
         if label_name.lower().startswith("entail")
     ]
     if len(entailment_ids) != 1 or len(names_by_label) < 2:
-        label_rule = "an NLI model must have one label named entailment"
-        refuse(label_rule, f"{names_by_label} from {identifier}", "choose another")
+        refuse(
+            "an NLI model must have one label named entailment",
+            f"{names_by_label} from {identifier}",
+            "choose another",
+        )
     return Nli(identifier, entailment_ids[0], model)
 
 
@@ -400,8 +411,17 @@ class CausalModel:
             roles = [message["role"] for message in messages]
             if roles[:2] != ["system", "user"]:
                 raise
-            merged_text = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-            return self.ids(self._chat([{"role": "user", "content": merged_text}, *messages[2:]]))
+            return self.ids(
+                self._chat(
+                    [
+                        {
+                            "role": "user",
+                            "content": f"{messages[0]['content']}\n\n{messages[1]['content']}",
+                        },
+                        *messages[2:],
+                    ]
+                )
+            )
 
     def _chat(self, messages: Sequence[Mapping[str, str]]) -> str:
         plain_messages = [dict(message) for message in messages]

@@ -96,8 +96,11 @@ def check_arguments(estimators: Sequence[str], level: float, interval: str, n_bo
         else [estimator for estimator in estimators if estimator not in ESTIMATORS]
     )
     if unknown_names:
-        rule = f"estimators must be a sequence of {list(ESTIMATORS)}"
-        refuse(rule, repr(unknown_names), "even one stands in a tuple")
+        refuse(
+            f"estimators must be a sequence of {list(ESTIMATORS)}",
+            repr(unknown_names),
+            "even one stands in a tuple",
+        )
     check_level(level)
     if interval not in {"delta", "bootstrap"}:
         refuse("interval must be delta or bootstrap", repr(interval), "delta is usual")
@@ -113,8 +116,11 @@ def check_weight(**weights: float | None) -> None:
     """
     for argument, max_weight in weights.items():
         if max_weight is not None and not max_weight > 0.0:
-            remedy = "leave it out for the square root of the rounds"
-            refuse(f"{argument} must be a weight above 0", f"{max_weight:g}", remedy)
+            refuse(
+                f"{argument} must be a weight above 0",
+                f"{max_weight:g}",
+                "leave it out for the square root of the rounds",
+            )
 
 
 def assess(

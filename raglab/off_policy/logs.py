@@ -253,9 +253,11 @@ def action_positions(
     elif arms is None and np.issubdtype(actions.dtype, np.floating):
         positions = np.where(np.isin(actions, range(n_arms)), actions, -1.0).astype(np.int64)
     elif arms is None:
-        rule = f"action must be 0..{n_arms - 1} where arms have no names"
-        remedy = "name them by arms= or by the columns of target"
-        refuse(rule, f"{actions[0]!r} in row 0", remedy)
+        refuse(
+            f"action must be 0..{n_arms - 1} where arms have no names",
+            f"{actions[0]!r} in row 0",
+            "name them by arms= or by the columns of target",
+        )
     else:
         import pandas as pd
 
@@ -304,16 +306,23 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntAr
         refuse("session must be a column of the log", repr(session), column_hint)
     session_values = np.asarray(log[session] if isinstance(session, str) else session)
     if session_values.shape != (len(log),):
-        rule = f"session must be [T] with T = {len(log)}"
-        refuse(rule, f"shape {session_values.shape}", "one session for each round")
+        refuse(
+            f"session must be [T] with T = {len(log)}",
+            f"shape {session_values.shape}",
+            "one session for each round",
+        )
     import pandas as pd
 
     try:
         session_ids, session_labels = pd.factorize(session_values)
     except TypeError as error:  # a list or a set
         refuse("session must be text or numbers", str(error), "join what it holds into one text")
-    remedy = "give a lone round a session of its own"
-    refuse_rows(session_ids < 0, session_values, "session must not be missing", remedy)
+    refuse_rows(
+        session_ids < 0,
+        session_values,
+        "session must not be missing",
+        "give a lone round a session of its own",
+    )
     return session_ids.astype(np.int64), len(session_labels)
 
 
@@ -393,8 +402,12 @@ def weigh(
     # The target may leave an arm alone that was not available; the log may not have chosen it.
     if is_available is not None:
         closed_rows = ~is_available[np.arange(n_rounds), log.arm]
-        rule = "action must be an arm that was available"
-        refuse_rows(closed_rows, log.arm, rule, "mend the mask, or the log")
+        refuse_rows(
+            closed_rows,
+            log.arm,
+            "action must be an arm that was available",
+            "mend the mask, or the log",
+        )
     return EvaluationRows(
         log, target, weight, predicted, expected, mass / n_rounds, pulls, fitted=not log.model
     )

@@ -108,8 +108,11 @@ def learner_probabilities(
         ]
     )
     if not arm_names:
-        rule = "a learner as target needs the arms"
-        refuse(rule, "a log without columns p_<arm>", "name them (arms=…)")
+        refuse(
+            "a learner as target needs the arms",
+            "a log without columns p_<arm>",
+            "name them (arms=…)",
+        )
     check_bandit(bandit, len(arm_names))
     missing_columns = [column for column in ("action", "reward") if column not in log.columns]
     if missing_columns or not len(log):

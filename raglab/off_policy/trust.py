@@ -208,8 +208,12 @@ def diagnose_estimate(
         elif name in weight_limits:
             total_weight = float(rows.weight.sum())
             cut_share = 1.0 - float(fitted.used.sum()) / total_weight if total_weight > 0.0 else 0.0
-            cut_text = f"{cut_share:.0%} of the weight is beyond {weight_limits[name]:g}"
-            findings.append((_above(cut_share, rules.cut), cut_text))
+            findings.append(
+                (
+                    _above(cut_share, rules.cut),
+                    f"{cut_share:.0%} of the weight is beyond {weight_limits[name]:g}",
+                )
+            )
     status, note = _worst_status(findings + _variance_findings(rows, fitted, name, rules))
     return EstimateDiagnostics(sample_size, largest_weight, status, note)
 

@@ -247,8 +247,11 @@ def own_gate(name: str) -> OwnGate:
     """
     if name not in REGISTERED_GATES:
         registered_names = ", ".join(sorted(REGISTERED_GATES)) or "none"
-        requirement = f"gate gates.{name} of a policy must be registered in this process"
-        refuse(requirement, registered_names, "import the module that registers it")
+        refuse(
+            f"gate gates.{name} of a policy must be registered in this process",
+            registered_names,
+            "import the module that registers it",
+        )
     return REGISTERED_GATES[name]
 
 

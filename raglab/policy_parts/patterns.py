@@ -143,9 +143,11 @@ def check_patterns(
                 limit_text = (
                     f"{MAX_EXPRESSIONS:,} expressions and {MAX_INSTRUCTIONS:,} instructions of RE2"
                 )
-                requirement = f"all patterns together must take at most {limit_text}"
-                spent_text = f"{n_parts:,} and {n_instructions:,} up to {expression[:80]!r}"
-                refuse(requirement, spent_text, "repeat less, or join some")
+                refuse(
+                    f"all patterns together must take at most {limit_text}",
+                    f"{n_parts:,} and {n_instructions:,} up to {expression[:80]!r}",
+                    "repeat less, or join some",
+                )
     return PatternBudget(n_parts, n_instructions)
 
 

@@ -295,11 +295,10 @@ class EmbeddingCache:
         stored_arrays = {}  # bytes of each, after a line with its type and shape
         for text_key, embedding in arrays.items():
             stored_embedding = embedding.astype(embedding.dtype.newbyteorder("<"), copy=False)
-            shape_line = (
+            stored_arrays[text_key] = (
                 f"{stored_embedding.dtype.str} {len(stored_embedding)} "
                 f"{stored_embedding.shape[1]}\n"
-            )
-            stored_arrays[text_key] = shape_line.encode() + stored_embedding.tobytes()
+            ).encode() + stored_embedding.tobytes()
         with self._opened() as blobs:
             blobs.put(stored_arrays)
 

@@ -177,13 +177,12 @@ class Blobs:
         """Values of those keys that are there and whole."""
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
-            lookup_query = (
-                "SELECT key, digest, value FROM blobs WHERE key IN (SELECT value FROM json_each(?))"
-            )
             return {
                 stored_key.decode(): stored_value
                 for stored_key, value_digest, stored_value in connection.execute(
-                    lookup_query, (json.dumps(list(keys)),)
+                    "SELECT key, digest, value FROM blobs "
+                    "WHERE key IN (SELECT value FROM json_each(?))",
+                    (json.dumps(list(keys)),),
                 )
                 if isinstance(value_digest, bytes)
                 and isinstance(stored_value, bytes)
@@ -411,9 +410,11 @@ def _connect(path: Path, open_mode: str, patience_s: float) -> sqlite3.Connectio
             "synchronous=NORMAL",
         ):
             connection.execute(f"PRAGMA {pragma}")
-        schema_query = "SELECT type, name, sql FROM sqlite_master LIMIT 10"
         if {
-            tuple(schema_row) for schema_row in connection.execute(schema_query)
+            tuple(schema_row)
+            for schema_row in connection.execute(
+                "SELECT type, name, sql FROM sqlite_master LIMIT 10"
+            )
         } != _SCHEMA_OBJECTS:
             message = "other tables"
             raise _ForeignError(message)  # noqa: TRY301 - the connection is closed on the way out

@@ -61,8 +61,12 @@ def front_matter(text: str) -> FrontMatter:
         None,
     )
     if end_index is None:
-        unclosed_note = f"front matter without a line {matter_mark} at its end is read as text"
-        return FrontMatter({}, (), text, notes=(unclosed_note,))
+        return FrontMatter(
+            {},
+            (),
+            text,
+            notes=(f"front matter without a line {matter_mark} at its end is read as text",),
+        )
     matter_text = "\n".join(["", *text_lines[:end_index]])  # with the lines of the file
     location = Where("", 2)
     if len(matter_text) > MAX_MATTER_CHARACTERS:

@@ -433,8 +433,11 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
 def _filled_parts(stated_parts: object, file_of: Callable[[str], str]) -> dict[str, str]:
     """Parts by name, those that stand in others put in."""
     if not isinstance(stated_parts, Mapping):
-        rule = f"{file_of('parts')}: parts must be a mapping of names to expressions"
-        refuse(rule, type(stated_parts).__name__, "write name: expression")
+        refuse(
+            f"{file_of('parts')}: parts must be a mapping of names to expressions",
+            type(stated_parts).__name__,
+            "write name: expression",
+        )
     known_parts = {"money": MONEY_EXPRESSION}
     for part_name, part_expression in stated_parts.items():
         known_parts[str(part_name)] = _fill_expressions(
@@ -476,11 +479,14 @@ def _fill_expressions(
 
     def part(part_match: re.Match[str]) -> str:
         if part_match[1] not in known_parts:
-            rule = (
-                f"{file_of(key_path)}: {key_path}: a part must be one of "
-                f"{', '.join(sorted(known_parts))}"
+            refuse(
+                (
+                    f"{file_of(key_path)}: {key_path}: a part must be one of "
+                    f"{', '.join(sorted(known_parts))}"
+                ),
+                part_match[1],
+                "correct its name",
             )
-            refuse(rule, part_match[1], "correct its name")
         return known_parts[part_match[1]]
 
     return _PART_NAME.sub(part, expression)

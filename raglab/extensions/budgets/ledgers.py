@@ -128,8 +128,11 @@ def check_budgeted(bandit: Bandit, world: World) -> None:
         refuse("a budget needs a table with costs", "none", "state costs in Table.from_frame")
     if LEARNERS[bandit.algorithm].bounded:
         follower = ", ".join(name for name, entry in LEARNERS.items() if not entry.bounded)
-        rule = "a learner under a budget must read rewards below 0"
-        refuse(rule, bandit.algorithm, f"play one of {follower}")
+        refuse(
+            "a learner under a budget must read rewards below 0",
+            bandit.algorithm,
+            f"play one of {follower}",
+        )
     if bandit.window or bandit.history is not None:
         value = "a window" if bandit.window else "a history"
         refuse("a learner under a budget keeps sums of costs", value, "use a discount")
@@ -150,8 +153,9 @@ def open_ledger(
     """
     check_budgeted(bandit, world)
     if not isinstance(initial, Ledger | None):
-        rule = "initial must be a Ledger with a budget"
-        refuse(rule, type(initial).__name__, "see learned_ledger")
+        refuse(
+            "initial must be a Ledger with a budget", type(initial).__name__, "see learned_ledger"
+        )
     n_features = len(world.feature_names) if isinstance(world, Table) else 0
     ledger = start_ledger(world.n_arms, bandit, budget, n_features=n_features)
     if rounds and isinstance(world, Table):

@@ -70,8 +70,11 @@ class PricedPolicy(NamedTuple):
         for name in ("arms", "feature_names"):
             fitted, applied = getattr(self, name), getattr(table, name)
             if fitted != applied:
-                rule = f"a table must have the policy's {name}, {', '.join(fitted)[:200]}"
-                refuse(rule, ", ".join(applied)[:200], "give the same")
+                refuse(
+                    f"a table must have the policy's {name}, {', '.join(fitted)[:200]}",
+                    ", ".join(applied)[:200],
+                    "give the same",
+                )
         cost = (
             table_costs(table)
             if self.costs is None

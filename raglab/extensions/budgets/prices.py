@@ -32,8 +32,11 @@ def check_least(budget: Budget, least: float, how: str) -> None:
     """
     if budget.per_question < least * (1.0 - ROUNDING):
         unit = f" {budget.unit}" if budget.unit else ""
-        rule = f"per_question must be at least {least:.6g}{unit}, the least spend of {how}"
-        refuse(rule, f"{budget.per_question:.6g}{unit}", "raise it, or add an arm")
+        refuse(
+            f"per_question must be at least {least:.6g}{unit}, the least spend of {how}",
+            f"{budget.per_question:.6g}{unit}",
+            "raise it, or add an arm",
+        )
 
 
 def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
@@ -137,8 +140,11 @@ def frontier(table: Table) -> Frontier:
     """
     always = np.flatnonzero(table.mask.all(axis=0))
     if not len(always):
-        rule = "a fixed mixture needs an arm for every question"
-        refuse(rule, "none", "add one, such as the default")
+        refuse(
+            "a fixed mixture needs an arm for every question",
+            "none",
+            "add one, such as the default",
+        )
     left_out = [arm for number, arm in enumerate(table.arms) if number not in always]
     text = f"{len(left_out)} arms that some question cannot have are in no mixture: "
     notes = (f"{text}{', '.join(left_out)}.",) if left_out else ()

@@ -71,8 +71,11 @@ def fit_ridge(
     """
     x, y = float_array(features, "features"), float_array(targets, "targets")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        rule = "features must be [Q, F] and targets [Q, T]"
-        refuse(rule, (x.shape, y.shape), "give a row a question")
+        refuse(
+            "features must be [Q, F] and targets [Q, T]",
+            (x.shape, y.shape),
+            "give a row a question",
+        )
     if not np.isfinite(x).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing")
     if np.isinf(y).any():

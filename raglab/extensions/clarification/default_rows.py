@@ -177,9 +177,14 @@ def _append_change(
             signal_name: row_body[signal_name]
             for signal_name in ("version", "confidence", "sample_size")
         }
-        version_name = f"{row_version.row_id}.{row_version.version}"
         log.add(
-            VERSIONS, {"at": time_text, "of": version_name, "cause": change_number, **row_fields}
+            VERSIONS,
+            {
+                "at": time_text,
+                "of": f"{row_version.row_id}.{row_version.version}",
+                "cause": change_number,
+                **row_fields,
+            },
         )
     return new_versions
 

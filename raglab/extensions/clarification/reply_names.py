@@ -244,8 +244,11 @@ def _vocabulary(text: str) -> frozenset[str]:
 
 def _atoms(text: str) -> list[str]:
     """Stems and values of a part of a reply, in order; a page with its number is one of them."""
-    page_pattern = rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)"
-    text, previous_end, text_atoms = re.sub(page_pattern, r"pg\1", text), 0, list[str]()
+    text, previous_end, text_atoms = (
+        re.sub(rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)", r"pg\1", text),
+        0,
+        list[str](),
+    )
     for text_value in values_in(text):
         if text_value.kind != "number":
             text_atoms += [

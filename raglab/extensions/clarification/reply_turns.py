@@ -173,9 +173,11 @@ def _open_request(
         requirement = f"a reply must go to the policy_id that asked, {record['policy_id']}"
         refuse(requirement, current_policy, "open that policy")
     system.check_index(record["fingerprint"])
-    remedy = "open that pack, or ask the question again"
     check_pack(
-        record["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy
+        record["models"].get("pack"),
+        system.pack.digest,
+        f"the request {request_id!r}",
+        "open that pack, or ask the question again",
     )
     request_text = _question_text(record, question)
     request = Request(
@@ -211,8 +213,11 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
         return str(record["question"])
     normalised, question_hash = normalise_question(question), record["question_hash"]
     if question_hash and digest(normalised) != question_hash:
-        remedy = "give it as it was, or leave it out"
-        refuse("question must be the one that was asked", f"{question!r:.80}", remedy)
+        refuse(
+            "question must be the one that was asked",
+            f"{question!r:.80}",
+            "give it as it was, or leave it out",
+        )
     return normalised
 
 
@@ -443,8 +448,11 @@ def _choose_option(open_request: Open, answer: str, turn: Turn) -> Response:
     )
     reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *chunks_by_value}:
-        requirement = f"a reply must be yes, no, or an option from 1 to {len(chunks_by_value)}"
-        refuse(requirement, f"{answer!r:.80}", "say which")
+        refuse(
+            f"a reply must be yes, no, or an option from 1 to {len(chunks_by_value)}",
+            f"{answer!r:.80}",
+            "say which",
+        )
     _learn(open_request, reply, turn, len(chunks_by_value))
     return (
         option_response

@@ -67,8 +67,9 @@ def plain_file(file_name: str, folder: Path) -> Path:
         msg = f"a file must have a plain name such as policy.yaml, got {received_name}."
         raise ValueError(msg)
     if (file_path.is_symlink() or file_path.exists()) and not _holds_policy(file_path):
-        requirement = "a file must hold a policy to be written over"
-        raise input_error(file_path, requirement, "choose another name")
+        raise input_error(
+            file_path, "a file must hold a policy to be written over", "choose another name"
+        )
     return file_path
 
 
@@ -300,10 +301,13 @@ class CockpitWidget(anywidget.AnyWidget):
             result_text = (
                 "found no better one" if is_start else "found this policy; undo takes it back"
             )
-            notice_text = (
-                f"The search {result_text}. Its rates are of the cases it chose on: they flatter."
+            self.refresh(
+                {
+                    "kind": "info",
+                    "text": f"The search {result_text}. "
+                    "Its rates are of the cases it chose on: they flatter.",
+                }
             )
-            self.refresh({"kind": "info", "text": notice_text})
 
 
 # Each takes the fields of its message alone, all of their type and in their range.

@@ -221,9 +221,12 @@ def _row_chunks(chunks: Sequence[Chunk], typed: Sequence[TableRow]) -> tuple[Chu
         filled_columns = [
             column for column, cell in enumerate(table_row.cells) if cell.text.strip(DASH_MARKS)
         ]
-        row_id = f"{chunks[parent_position].chunk_id}{ROW_MARK}{rows_by_chunk[parent_position]}"
-        row_text = f"{table_row.table.name} - {table_row.captions(filled_columns)}"
-        row_passages.append(chunks[parent_position]._replace(chunk_id=row_id, text=row_text))
+        row_passages.append(
+            chunks[parent_position]._replace(
+                chunk_id=f"{chunks[parent_position].chunk_id}{ROW_MARK}{rows_by_chunk[parent_position]}",
+                text=f"{table_row.table.name} - {table_row.captions(filled_columns)}",
+            )
+        )
     return tuple(row_passages)
 
 

@@ -155,10 +155,9 @@ class EvidenceReader:
         ):
             if len(token_spans) != len(token_vectors):
                 n_vectors, n_spans = len(token_vectors), len(token_spans)
-                mismatch = f"{n_vectors} embeddings for {n_spans} tokens of {text[:40]!r}"
                 refuse(
                     "the encoder must embed the tokens of the text as it stands",
-                    mismatch,
+                    f"{n_vectors} embeddings for {n_spans} tokens of {text[:40]!r}",
                     "take another encoder",
                 )
             words_by_text[text] = word_vectors(text, token_spans, token_vectors)
@@ -352,9 +351,11 @@ class LearnedSignal(Result):
         try:
             return cls(**_parsed(record), loaded=encoder, cache=cache)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            requirement = "a learned signal must be as LearnedSignal.save wrote it"
             raise input_error(
-                where, requirement, "learn it again", f"{type(error).__name__}: {error}"[:200]
+                where,
+                "a learned signal must be as LearnedSignal.save wrote it",
+                "learn it again",
+                f"{type(error).__name__}: {error}"[:200],
             ) from error
 
 
@@ -376,11 +377,14 @@ def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         signal_fields.pop("format") == SIGNAL_FORMAT and signal_fields["target"] in TARGETS
     )
     if not is_readable or not set(fold_by_question.values()) <= set(range(len(fold_models))):
-        requirement = (
-            f"format must be {SIGNAL_FORMAT}, target one of {', '.join(TARGETS)}, "
-            "each fold of a model"
+        refuse(
+            (
+                f"format must be {SIGNAL_FORMAT}, target one of {', '.join(TARGETS)}, "
+                "each fold of a model"
+            ),
+            "another",
+            "learn it again",
         )
-        refuse(requirement, "another", "learn it again")
     return signal_fields | {
         "name": check_name(signal_fields["name"]),
         "encoder": str(signal_fields["encoder"]),
@@ -419,8 +423,11 @@ def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) 
     try:
         encoder = source if isinstance(source, Encoder) else _loaded_encoder(source)
     except ValueError as load_error:
-        remedy = "pass the folder that holds it as `encoder`"
-        refuse(f"the encoder {identifier} must be on this machine", load_error, remedy)
+        refuse(
+            f"the encoder {identifier} must be on this machine",
+            load_error,
+            "pass the folder that holds it as `encoder`",
+        )
     if encoder.name != identifier:
         refuse(
             f"the encoder must be {identifier}",
@@ -514,8 +521,11 @@ def case_groups(
     elif len(groups) == len(trace):
         group_names = [str(groups[case_index]) for case_index in case_indices]
     else:
-        given_count = f"{len(groups)} for {len(trace)} cases"
-        refuse("groups must have one value a case", given_count, "leave it out, or complete it")
+        refuse(
+            "groups must have one value a case",
+            f"{len(groups)} for {len(trace)} cases",
+            "leave it out, or complete it",
+        )
     questions = [plain_question(case.query) for case in cases]
     group_numbers, question_numbers = (
         np.unique(case_texts, return_inverse=True)[1] for case_texts in (group_names, questions)

@@ -256,7 +256,6 @@ def _opening_state(
         certificate = (
             f"certificate (policy {earlier_state.policy_id}, {dict(earlier_state.promises)}, delta"
         )
-        own_terms = f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
         required_terms = {
             "min_probability": (
                 min_probability,
@@ -264,7 +263,7 @@ def _opening_state(
             ),
             "window": (window, window in {None, earlier_state.window or 0}),
             f"{certificate} {earlier_state.delta:g})": (
-                own_terms,
+                f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}",
                 earlier_state.key == promises.key,
             ),
         }
@@ -316,9 +315,10 @@ def _least_probability(probability: FloatArray, declared_minimum: float | None) 
     """Least inclusion probability of the design: as stated, or the one that all rows have."""
     distinct_values = np.unique(probability)
     if declared_minimum is None and len(distinct_values) > 1:
-        requirement = "min_probability must be stated where rows have several"
         refuse(
-            requirement, f"{len(distinct_values):,}", "it bounds the bets before any label is seen"
+            "min_probability must be stated where rows have several",
+            f"{len(distinct_values):,}",
+            "it bounds the bets before any label is seen",
         )
     if declared_minimum is None:
         return float(distinct_values[0]) if len(distinct_values) else 1.0

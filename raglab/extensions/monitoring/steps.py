@@ -115,12 +115,18 @@ def is_drawn(request_ids: Sequence[object], probability: ArrayLike, *, seed: int
         "" if is_missing(request_id) else _id_text(request_id) for request_id in request_ids
     ]
     if n_blank := id_texts.count(""):
-        blank_count = f"{n_blank:,} of {len(id_texts):,}"
-        refuse("request_ids must not be missing", blank_count, "they would all draw alike")
+        refuse(
+            "request_ids must not be missing",
+            f"{n_blank:,} of {len(id_texts):,}",
+            "they would all draw alike",
+        )
     probabilities = np.asarray(probability, dtype=np.float64)
     if probabilities.shape not in {(), (len(id_texts),)}:
-        requirement = f"probability must be one number, or {len(id_texts):,} as request_ids"
-        refuse(requirement, f"{probabilities.size:,}", "give one of each")
+        refuse(
+            f"probability must be one number, or {len(id_texts):,} as request_ids",
+            f"{probabilities.size:,}",
+            "give one of each",
+        )
     if not ((probabilities > 0.0) & (probabilities <= 1.0)).all():
         refuse("probability must be in (0, 1]", repr(probability), "state the true one")
     hash_fractions = [
@@ -368,8 +374,12 @@ def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ())
     n_wrong = int((~((columns["probability"] > 0.0) & (columns["probability"] <= 1.0))).sum())
     if n_wrong:
         fault_text = f"{n_wrong:,} of {len(columns):,} rows that are not"
-        remedy = "state with which each request was drawn"
-        raise input_error(Where(source), f"{PROBABILITY_KEY} must be in (0, 1]", remedy, fault_text)
+        raise input_error(
+            Where(source),
+            f"{PROBABILITY_KEY} must be in (0, 1]",
+            "state with which each request was drawn",
+            fault_text,
+        )
     check_ids(columns["id"], source)
     step_rows = columns.assign(at=_moments(columns["at"].tolist(), source))
     _check_strata(step_rows, source)
@@ -435,8 +445,12 @@ def check_ids(request_ids: Iterable[str], source: str) -> None:
         fault_text = (
             f"{len(repeated_ids):,} that are there twice, such as {shown_value(repeated_ids[0])}"
         )
-        requirement = "column request_id must name a request once"
-        raise input_error(Where(source), requirement, "keep one of its rows", fault_text)
+        raise input_error(
+            Where(source),
+            "column request_id must name a request once",
+            "keep one of its rows",
+            fault_text,
+        )
 
 
 def _moments(declared_times: Sequence[str], source: str) -> list[str]:
@@ -454,8 +468,12 @@ def _moments(declared_times: Sequence[str], source: str) -> list[str]:
             f"{len(wrong_times):,} of {len(declared_times):,} that are not, "
             f"such as {shown_value(wrong_times[0])}"
         )
-        requirement = "column at must be ISO 8601 in every row or in none"
-        raise input_error(Where(source), requirement, "complete it, or leave it out", fault_text)
+        raise input_error(
+            Where(source),
+            "column at must be ISO 8601 in every row or in none",
+            "complete it, or leave it out",
+            fault_text,
+        )
     return utc_times
 
 
@@ -471,6 +489,9 @@ def _check_strata(stream_rows: pd.DataFrame, source: str) -> None:
             f"{len(uneven_strata):,} of {len(distinct_chances):,} strata with several, such as "
         )
         fault_text += shown_value(" ".join(uneven_strata.index[0]))
-        requirement = f"{PROBABILITY_KEY} must be the same within a stratum of a sample"
-        remedy = "keep column stratum, or leave it and sample out where each was drawn by itself"
-        raise input_error(Where(source), requirement, remedy, fault_text)
+        raise input_error(
+            Where(source),
+            f"{PROBABILITY_KEY} must be the same within a stratum of a sample",
+            "keep column stratum, or leave it and sample out where each was drawn by itself",
+            fault_text,
+        )

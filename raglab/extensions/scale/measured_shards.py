@@ -69,8 +69,11 @@ def measured_parts(
         not kept.
     """
     if policy.structure.decision is not None:
-        rule = "shards must be measured for a policy of rule chain"
-        refuse(rule, policy.decision.rule, "replay them as they are")
+        refuse(
+            "shards must be measured for a policy of rule chain",
+            policy.decision.rule,
+            "replay them as they are",
+        )
     with tempfile.TemporaryDirectory(prefix="raglab-") as folder:
         pairs = [(part, f"{folder}/{number:05d}.npz") for number, part in enumerate(parts)]
         rests = run_each(measure_shard, pairs, policy, arm, what="measure")

@@ -327,10 +327,11 @@ def begin_work(work_folder: Path) -> str:
         and not (work_folder / WORK_MARK).is_file()
         and any(work_folder.iterdir())
     ):
-        requirement = "the folder of a build's work must be one that a build wrote"
-        fault_text = f"one without a file {WORK_MARK}"
         raise input_error(
-            Where(str(work_folder)), requirement, "move it away, or build elsewhere", fault_text
+            Where(str(work_folder)),
+            "the folder of a build's work must be one that a build wrote",
+            "move it away, or build elsewhere",
+            f"one without a file {WORK_MARK}",
         )
     work_name = uuid4().hex
     write_text(f"{work_name}\n", make_folder(work_folder) / WORK_MARK)
@@ -416,9 +417,12 @@ def refuse_work(work_folder: Path) -> NoReturn:
     Raises:
       InputError: always.
     """
-    requirement = "corpus and cases of a build must be those that it wrote for its workers"
-    remedy = "build into a folder that no other build writes to"
-    raise input_error(Where(str(work_folder)), requirement, remedy, "others, or none")
+    raise input_error(
+        Where(str(work_folder)),
+        "corpus and cases of a build must be those that it wrote for its workers",
+        "build into a folder that no other build writes to",
+        "others, or none",
+    )
 
 
 def _cases_path(work_folder: Path, shard_number: int) -> Path:

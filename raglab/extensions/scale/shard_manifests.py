@@ -155,8 +155,11 @@ def read_manifest(folder: Path) -> Manifest:
         manifest_fields.get("schema_version") if isinstance(manifest_fields, dict) else None
     )
     if schema_version != MANIFEST_SCHEMA:
-        schema_requirement = f"the schema of a manifest must be version {MANIFEST_SCHEMA}"
-        raise _manifest_error(manifest_path, schema_requirement, shown_value(schema_version))
+        raise _manifest_error(
+            manifest_path,
+            f"the schema of a manifest must be version {MANIFEST_SCHEMA}",
+            shown_value(schema_version),
+        )
     known_fields = {
         field_name: manifest_fields[field_name]
         for field_name in Manifest._fields
@@ -165,8 +168,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = TypeAdapter(Manifest).validate_json(canonical_json(known_fields), strict=True)
     except ValidationError as error:
-        fault_text = f"altered content at {error.errors()[0]['loc']}"
-        raise _manifest_error(manifest_path, requirement, fault_text) from error
+        raise _manifest_error(
+            manifest_path, requirement, f"altered content at {error.errors()[0]['loc']}"
+        ) from error
     # Its hash tells damage, not whoever meant it: shards differ, and counts add up.
     shared, hashes = manifest.shared, [row.sha256 for row in manifest.shards]
     lists = (shared["arms"], shared["signals"], manifest.files, hashes)
@@ -180,8 +184,16 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _manifest_error(path: Path, requirement: str, fault_text: str) -> TraceError:
-    remedy = "put it back, or write the trace again with `raglab.io.save_shards`"
-    return TraceError(str(input_error(Where(str(path)), requirement, remedy, fault_text)))
+    return TraceError(
+        str(
+            input_error(
+                Where(str(path)),
+                requirement,
+                "put it back, or write the trace again with `raglab.io.save_shards`",
+                fault_text,
+            )
+        )
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

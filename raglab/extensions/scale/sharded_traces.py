@@ -155,8 +155,9 @@ class Shard:
         if self.facts is not None:
             self._check_size(len(trace), count_size(self.facts.counts))
             if self.facts != facts_of(trace):
-                difference = "other cases, arms, signals or parameters"
-                self._refuse("hold what its manifest says of it", difference)
+                self._refuse(
+                    "hold what its manifest says of it", "other cases, arms, signals or parameters"
+                )
         for change in self.changes:
             trace = change.apply(trace)
         self._check_size(len(trace), self.size)
@@ -168,8 +169,9 @@ class Shard:
         self.check()
         cases = list(self.kind.cases_of(self.path))
         if self.facts is not None and self.facts.counts != count_cases(cases):
-            requirement = "hold as many cases of each split and label as its manifest counts"
-            self._refuse(requirement, "others")
+            self._refuse(
+                "hold as many cases of each split and label as its manifest counts", "others"
+            )
         for change in self.changes:
             cases = change.of_cases(cases)
         return cases
@@ -391,13 +393,19 @@ class ShardedTrace(Result, Generic[StoredTrace]):
         """
         case_indices = case_positions(rows, len(self)).astype(np.int64)
         if not len(case_indices):
-            requirement = f"rows must be positions from 0 to {len(self) - 1}"
-            refuse(requirement, "none", "keep at least one case")
+            refuse(
+                f"rows must be positions from 0 to {len(self) - 1}",
+                "none",
+                "keep at least one case",
+            )
         shard_starts = part_starts(self.parts)
         shard_numbers = np.searchsorted(shard_starts, case_indices, side="right") - 1
         if np.any(np.diff(shard_numbers) < 0):
-            disorder = "some of an earlier shard behind a later one"
-            refuse("rows must go from shard to shard", disorder, "sort them")
+            refuse(
+                "rows must go from shard to shard",
+                "some of an earlier shard behind a later one",
+                "sort them",
+            )
         kept_shards = []
         for shard_number in np.unique(shard_numbers).tolist():
             shard, local_indices = (
@@ -534,9 +542,12 @@ class ShardedTrace(Result, Generic[StoredTrace]):
         """
         for trace in traces:
             if not isinstance(trace, ShardedTrace):
-                requirement = "a trace that is merged with shards must be one of shards"
-                remedy = "write it first: raglab.io.save_shards([trace], folder)"
-                raise input_error(Where("merge"), requirement, remedy, f"a {type(trace).__name__}")
+                raise input_error(
+                    Where("merge"),
+                    "a trace that is merged with shards must be one of shards",
+                    "write it first: raglab.io.save_shards([trace], folder)",
+                    f"a {type(trace).__name__}",
+                )
             check_alike(_stated(self), _stated(trace))
         all_traces: list[ShardedTrace[Any]] = [self, *traces]
         shards = [shard for trace in all_traces for shard in trace.parts]
@@ -569,9 +580,12 @@ class ShardedTrace(Result, Generic[StoredTrace]):
             its cases, or a case occurs twice.
         """
         if self.place is None or not self.place.is_dir():
-            requirement = "cases must be appended to a folder of shards as it stands"
-            remedy = "write it by `save` first"
-            raise input_error(Where("append"), requirement, remedy, "a part of one, or a file")
+            raise input_error(
+                Where("append"),
+                "cases must be appended to a folder of shards as it stands",
+                "write it by `save` first",
+                "a part of one, or a file",
+            )
         return _write_version(traces, self.place, shard, append=True)
 
     def _changed(self, shards: Sequence[Shard], change_identity: Sequence[Any]) -> Self:

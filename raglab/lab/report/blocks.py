@@ -115,8 +115,9 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         "expected_cost": estimate_cells(table, "expected_cost", "expected_cost_"),
     }
     columns |= {rate: rate_cells(table, rate, f"{rate}_") for rate in metrics.RATES}
-    caption = "Expected cost a case and rates, with counts and exact 95 % intervals."
-    return column_table(caption, columns)
+    return column_table(
+        "Expected cost a case and rates, with counts and exact 95 % intervals.", columns
+    )
 
 
 def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:

@@ -88,13 +88,17 @@ def weak_spots(report_data: ReportData) -> list[Block]:
             for slice_word in slice_words.tolist()
         ],
     }
-    caption = (
-        f"Slices in which {subject} passes less often than on all other cases, "
-        f"{len(shown_slices)} of "
-        f"{len(weaker_slices)} (of {len(slice_table)} in all); p by Fisher's exact test, "
-        "corrected (Holm)."
-    )
-    return [column_table(caption, slice_columns)]
+    return [
+        column_table(
+            (
+                f"Slices in which {subject} passes less often than on all other cases, "
+                f"{len(shown_slices)} of "
+                f"{len(weaker_slices)} (of {len(slice_table)} in all); p by Fisher's exact test, "
+                "corrected (Holm)."
+            ),
+            slice_columns,
+        )
+    ]
 
 
 def cockpit_section(report_data: ReportData) -> list[Block]:
@@ -303,8 +307,10 @@ def write_report(
             write_bytes(block.png, figure_folder / f"{block.name}.png")
     corpus = cut_text(str(trace.meta.get("corpus", "a corpus")))
     opening = first_screen(report_data, study, costs, min_coverage, max_over_ask)
-    page_title = f"Report on {corpus}: {cut_text(report_data.subject)}"
-    write_text(render_page(page_title, opening, report_parts), page_path)
+    write_text(
+        render_page(f"Report on {corpus}: {cut_text(report_data.subject)}", opening, report_parts),
+        page_path,
+    )
     return page_path
 
 
@@ -330,8 +336,11 @@ def _report_data(
     if not len(trace):
         refuse("a report needs at least one case", "none", "check the split")
     if incumbent not in policies:
-        value = f"{', '.join(policies) or 'none'} and incumbent={incumbent!r}"
-        refuse("policies must hold the incumbent", value, "give its name as incumbent")
+        refuse(
+            "policies must hold the incumbent",
+            f"{', '.join(policies) or 'none'} and incumbent={incumbent!r}",
+            "give its name as incumbent",
+        )
     _check_tuned(policies, tuned, incumbent)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     arm_name = trace.arms[0] if arm is None else arm

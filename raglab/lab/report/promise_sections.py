@@ -156,10 +156,13 @@ def _group_blocks(report_data: ReportData) -> list[Block]:
     )
     frame = frame.sort_values("cases", ascending=False, kind="stable")
     shown = frame.head(MOST_ROWS).drop(columns="need")
-    caption = (
-        f"Rates by {attribute} on {report_data.place}, {len(shown)} of {len(frame)} rows. {COMMON}"
-    )
-    return [frame_table(caption, shown)]
+    return [
+        frame_table(
+            f"Rates by {attribute} on {report_data.place}, "
+            f"{len(shown)} of {len(frame)} rows. {COMMON}",
+            shown,
+        )
+    ]
 
 
 def _retest_blocks(
@@ -237,11 +240,14 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> Repo
     constant = [name for name, score in signals.score.items() if not tells_apart(score)]
     frame.loc[frame["signal"].isin(constant), ["AUROC", "AUROC_low", "AUROC_high"]] = np.nan
     beyond = f"; {100 * wanted:g} % is beyond so few cases" if wanted and alpha > wanted else ""
-    caption = (
-        f"What each signal alone could carry on {place}, at a risk of {100 * alpha:g} %{beyond}. "
-        "Chance that its best threshold is certified: chosen here, so it flatters."
+    return frame_table(
+        (
+            f"What each signal alone could carry on {place}, "
+            f"at a risk of {100 * alpha:g} %{beyond}. "
+            "Chance that its best threshold is certified: chosen here, so it flatters."
+        ),
+        frame,
     )
-    return frame_table(caption, frame)
 
 
 def _alpha(n_cases: int, target: float | None) -> float:

@@ -452,11 +452,13 @@ def candidates_section(report_data: ReportData) -> list[Block]:
         f"Expected cost a case; {cut_text(study.selected)} was selected, cross-validated. "
         f"Bars: standard error of the gain over {cut_text(study.incumbent)}, the policy to beat."
     )
-    caption = "Costs a case; all but in_sample and report are cross-validated, where they can be."
     return [
         *map(Text, report_data.notes[:1]),
         picture("candidates", figure_caption, figure),
-        frame_table(caption, candidate_table),
+        frame_table(
+            "Costs a case; all but in_sample and report are cross-validated, where they can be.",
+            candidate_table,
+        ),
     ]
 
 
@@ -499,10 +501,12 @@ def model_section(report_data: ReportData) -> list[Block]:
         cost_columns[outcome.replace("_", " ")] = [
             float(outcome_costs[label][outcome]) for label in LABELS
         ]
-    cost_caption = f"Costs by label and outcome; wrong answers times {decision_section.ratio:g}."
     return [
         column_table(caption, weight_columns),
-        column_table(cost_caption, cost_columns),
+        column_table(
+            f"Costs by label and outcome; wrong answers times {decision_section.ratio:g}.",
+            cost_columns,
+        ),
     ]
 
 
