@@ -57,7 +57,8 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
     fewest_cases = max(fewest_cases, errors + 1)  # as many errors as cases certify nothing
     enough_cases = 2 * (fewest_cases + errors)
     while float(binomial_p(errors, enough_cases, alpha)) > delta:
-        fewest_cases, enough_cases = enough_cases, 2 * enough_cases
+        fewest_cases = enough_cases
+        enough_cases = 2 * enough_cases
     # the p-value falls as cases are added
     return bisect_left(
         range(enough_cases),
@@ -602,10 +603,8 @@ def certify(
                 upper_bound(np.ceil(loss_sums[first_level:]), n_answered[first_level:], delta)
             )
         )
-        first_promise, lowest_bound = (
-            promise_at(first_level),
-            decimals(promise_at(lowest_level).bound, alpha),
-        )
+        first_promise = promise_at(first_level)
+        lowest_bound = decimals(promise_at(lowest_level).bound, alpha)
         reason = (
             f"the first level tried, {decimals(score_levels[first_level])}, "
             f"has {decimals(first_promise.k)} wrong of "
@@ -662,7 +661,8 @@ def graded_bound(total: float, n: int, delta: float) -> float:
 
     if n == 0:
         return float("nan")
-    lowest_mean, highest_mean = max(total / n, 1e-12), 1.0 - 1e-12
+    lowest_mean = max(total / n, 1e-12)
+    highest_mean = 1.0 - 1e-12
     return (
         float(brentq(over, lowest_mean, highest_mean))
         if lowest_mean < highest_mean and over(highest_mean) < 0.0
@@ -694,7 +694,8 @@ def _certify_cases(
     correct: ArrayLike, scores: ArrayLike, *, graded: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Losses and scores of the cases."""
-    correct_values, case_scores = float_array(correct, "correct"), float_array(scores, "scores")
+    correct_values = float_array(correct, "correct")
+    case_scores = float_array(scores, "scores")
     if correct_values.ndim != 1 or correct_values.shape != case_scores.shape:
         refuse(
             "correct and scores must be one row a case each",

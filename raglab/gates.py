@@ -320,10 +320,8 @@ def l2_margins(
       Verdict(fired=True, check='l2', margin=-0.09999999999999998)
     """
     best = measured_values(best, "best")
-    hard_margin, soft_margin = (
-        headroom(thresholds.max_l2, best),
-        headroom(thresholds.soft_max_l2, best),
-    )
+    hard_margin = headroom(thresholds.max_l2, best)
+    soft_margin = headroom(thresholds.soft_max_l2, best)
     return L2Margins(
         headroom(n_hits, 1.0), switched(np.fmax(hard_margin, soft_margin), thresholds.on)
     )
@@ -358,7 +356,8 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> AnyArray:
 
     Source: rule S2.3.
     """
-    l2, cut = np.asarray(measured_values(l2, "l2")), np.asarray(cut)
+    l2 = np.asarray(measured_values(l2, "l2"))
+    cut = np.asarray(cut)
     if l2.ndim == 1:
         return n_relevant(l2[:, None], cut.reshape(-1, 1)).reshape(cut.shape)
     # The sum that gives a count is faster the narrower its type.
@@ -623,7 +622,8 @@ def signal_gate(gated_signal: Signal) -> Gate:
 
 def _signal_gate(gated_signal: Signal) -> Gate:
     signal_name = gated_signal.name
-    section_path, signal_unit = signal_path(signal_name), gated_signal.unit._replace(whole=False)
+    section_path = signal_path(signal_name)
+    signal_unit = gated_signal.unit._replace(whole=False)
     return Gate(
         section_path,
         "S2.15",
@@ -835,10 +835,8 @@ def margins_of(gate: Gate, read_measurement: Read, thresholds: Any) -> Margins: 
     if gate.margins is not None:
         return gate.margins(read_measurement, thresholds)
     (threshold,) = gate.thresholds
-    measured_value, threshold_value = (
-        read_measurement(threshold.meets),
-        getattr(thresholds, threshold.key),
-    )
+    measured_value = read_measurement(threshold.meets)
+    threshold_value = getattr(thresholds, threshold.key)
     operands = (
         (measured_value, threshold_value)
         if threshold.side == "floor"
@@ -871,10 +869,8 @@ def gate_thresholds(gate: Gate, policy_values: Callable[[str], Any]) -> Any:  # 
       gate: row of `GATES`.
       policy_values: values of a path in the policies, [...]; NaN for null.
     """
-    threshold_values, is_on = (
-        [policy_values(threshold.path) for threshold in gate.thresholds],
-        policy_values(f"{gate.name}.enabled"),
-    )
+    threshold_values = [policy_values(threshold.path) for threshold in gate.thresholds]
+    is_on = policy_values(f"{gate.name}.enabled")
     if gate.thresholds and gate.thresholds[0].nullable:
         is_on = is_on & ~np.isnan(threshold_values[0])  # a new array: that of `of` is its caller's
     return gate.form(*threshold_values, is_on)

@@ -475,10 +475,8 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           >>> PolicyData.from_mapping({"l2": {"max_l2": 0.7}}).diff()
           {'l2.max_l2': (0.7, 0.8)}
         """
-        settings, baseline_settings = (
-            self.settings,
-            (_published() if baseline is None else baseline).settings,
-        )
+        settings = self.settings
+        baseline_settings = (_published() if baseline is None else baseline).settings
         value_pairs = {
             setting_path: (settings.get(setting_path), baseline_settings.get(setting_path))
             for setting_path in (settings | baseline_settings)
@@ -515,7 +513,8 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
 
     def _summary(self) -> Summary:
         """Gates in their order, then the rest; what differs from the published is marked."""
-        changes, settings = self.diff(), self.settings
+        changes = self.diff()
+        settings = self.settings
         gate_names = self.gates_in_order()
         gate_cells: dict[str, list[Cell | str]] = {
             gate_name: [gate_name] for gate_name in gate_names
@@ -529,7 +528,8 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
             setting_paths, key=lambda setting_path: setting_path not in changes
         ):
             section_name, _, field_key = setting_path.rpartition(".")
-            setting_value, published_text = told_value(settings.get(setting_path)), ""
+            setting_value = told_value(settings.get(setting_path))
+            published_text = ""
             if setting_path in changes:
                 published_text = told_value(changes[setting_path][1])
             change_mark: Literal["", "changed"] = "changed" if published_text else ""

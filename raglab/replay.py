@@ -435,10 +435,12 @@ def _tally_evidence(
     cell_counts = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stage_counts = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
     missing_counts = np.zeros((len(policies), 2), dtype=np.int64)
-    kernel, unsupported_features = _compiled_kernel(engine), dict[str, None]()
+    kernel = _compiled_kernel(engine)
+    unsupported_features = dict[str, None]()
     for policy_indices in _replay_groups(policies):
         group_policies = [policies[policy_index] for policy_index in policy_indices]
-        evidence, thresholds = measure_group(group_policies), policy_thresholds(group_policies)
+        evidence = measure_group(group_policies)
+        thresholds = policy_thresholds(group_policies)
         unsupported = unsupported_by_kernel(evidence, thresholds)
         if engine == "numba" and unsupported:
             refuse("engine numba must know what it replays", unsupported, "use engine='auto'")
@@ -652,7 +654,8 @@ def trace_weighings(
       ValueError: a mix of cases that were drawn with several probabilities, or a label with a share
         and no case.
     """
-    declared_mix, case_weights = checked_mix(mix), inclusion_weights(trace)
+    declared_mix = checked_mix(mix)
+    case_weights = inclusion_weights(trace)
     if declared_mix is None and case_weights is None:
         return [], metrics.SAMPLE
     if declared_mix is None and case_weights is not None:
@@ -671,7 +674,8 @@ def _idle_in_sweep(
     # Where a threshold acts the counts differ as a rule: nothing is asked until some do not.
     if len(np.unique(decision_counts.cells, axis=0)) == len(policies):
         return
-    measured_trace, policy_settings = held_trace(trace), [policy.settings for policy in policies]
+    measured_trace = held_trace(trace)
+    policy_settings = [policy.settings for policy in policies]
     for threshold_path in filter(threshold_at, policy_settings[0]):
         if len({setting_row.get(threshold_path) for setting_row in policy_settings}) > 1:
             settings_and_policies = zip(policy_settings, policies, strict=True)
@@ -900,7 +904,8 @@ def flips(
     """
     import pandas as pd
 
-    loaded_trace, thresholds = part_with(trace, case_id).loaded(), policy_thresholds([policy])
+    loaded_trace = part_with(trace, case_id).loaded()
+    thresholds = policy_thresholds([policy])
     if user_gates(
         thresholds
     ):  # one case cannot show on which side a gate of the user refuses: all are asked (rule S2.18)
@@ -916,10 +921,8 @@ def flips(
     for threshold_path, (breakpoints, outcome_codes) in piece_codes(
         evidence, thresholds, active_paths
     ).items():
-        current_value, threshold_range = (
-            policy.value(threshold_path),
-            swept_paths(evidence.known, user_gates(thresholds))[threshold_path],
-        )
+        current_value = policy.value(threshold_path)
+        threshold_range = swept_paths(evidence.known, user_gates(thresholds))[threshold_path]
         range_width = (
             float(evidence.l2.shape[1])
             if threshold_range.whole
@@ -934,7 +937,8 @@ def flips(
             float(current_value), breakpoints, piece_status, decisions.status, flip_threshold
         )
         if np.isfinite(flip.distance[0]):
-            flip_value, flipped_status = float(flip.value[0]), Status(int(flip.becomes[0]))
+            flip_value = float(flip.value[0])
+            flipped_status = Status(int(flip.becomes[0]))
             value_change = flip_value - float(current_value)
             range_share = abs(value_change) / range_width
             flip_rows.append(

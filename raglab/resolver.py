@@ -164,7 +164,8 @@ def fill_entities(
     """
     n_chosen = chosen.shape[1]
     chosen = chosen.copy()
-    hit_planes, wanted_planes = _planes(mask, 2), _planes(wanted, 1)
+    hit_planes = _planes(mask, 2)
+    wanted_planes = _planes(wanted, 1)
     # Only queries with an answer that lacks an entity change; for the others no work is done.
     n_lacking = _bits_set(wanted_planes & ~union_over(hit_planes, chosen))
     query_rows = np.nonzero((n_lacking > 0) & (chosen[:, 0] >= 0))[0]
@@ -178,7 +179,8 @@ def fill_entities(
         n_chosen,
     )
     kept_places = np.where(np.arange(n_chosen) < n_kept[:, None], chosen[query_rows], -1)
-    row_planes, row_pages = hit_planes[:, query_rows], page_key[query_rows]
+    row_planes = hit_planes[:, query_rows]
+    row_pages = page_key[query_rows]
     n_filled = (kept_places >= 0).sum(axis=1)
     missing_bits = wanted_planes[:, query_rows] & ~union_over(row_planes, kept_places)
     taken_pages = np.where(
@@ -188,10 +190,8 @@ def fill_entities(
     for hit_place in range(page_key.shape[1]):
         if not missing_bits.any():
             break
-        hit_page, brings_missing = (
-            row_pages[:, hit_place],
-            ((row_planes[:, :, hit_place] & missing_bits) != 0).any(axis=0),
-        )
+        hit_page = row_pages[:, hit_place]
+        brings_missing = ((row_planes[:, :, hit_place] & missing_bits) != 0).any(axis=0)
         is_added = (
             (n_filled < n_chosen)
             & (hit_page >= 0)
@@ -641,14 +641,10 @@ def resolve(
         np.broadcast_shapes(n_named.shape, *map(np.shape, (*rule_thresholds, *rules_on))),
     )
     # Winner and options are those of the pool of groups that the rule chose from, of each query.
-    pool_index, query_index = (
-        is_tied_pool.astype(np.int64),
-        np.arange(n_named.size).reshape(n_named.shape),
-    )
-    chosen_group, option_groups = (
-        winning_groups[pool_index, outcome_index, query_index],
-        offered_groups[pool_index, np.broadcast_to(query_index, outcome_index.shape)],
-    )
+    pool_index = is_tied_pool.astype(np.int64)
+    query_index = np.arange(n_named.size).reshape(n_named.shape)
+    chosen_group = winning_groups[pool_index, outcome_index, query_index]
+    option_groups = offered_groups[pool_index, np.broadcast_to(query_index, outcome_index.shape)]
     status_codes = np.array([status_codes for _, status_codes in OUTCOMES], dtype=np.int8)[
         outcome_index
     ]
@@ -670,10 +666,8 @@ def resolve(
 
 
 MAX_GROUP_COUNT = 2**31 - 1  # of a count
-DISTANCE_UNIT, COUNT_UNIT = (
-    Unit("squared L2 distance", 0.0, np.inf),
-    Unit("count", 0.0, MAX_GROUP_COUNT, whole=True),
-)
+DISTANCE_UNIT = Unit("squared L2 distance", 0.0, np.inf)
+COUNT_UNIT = Unit("count", 0.0, MAX_GROUP_COUNT, whole=True)
 # above that two numbers are one as floats
 SOURCES_UNIT = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)
 
@@ -850,10 +844,8 @@ def _measure_groups(
     The first of the two is of all groups, the second of those that tie on entities: which of them
     the rules choose from depends on switches.
     """
-    group_exists, group_l2 = (
-        ~np.isnan(groups.best_l2),
-        np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2),
-    )
+    group_exists = ~np.isnan(groups.best_l2)
+    group_l2 = np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2)
     group_counts = EntityCounts(
         np.where(group_exists, groups.entity_hits, -1), groups.anchor_hits, groups.member_hits
     )

@@ -331,7 +331,8 @@ def rank_consistency(
       >>> rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4])  # two of three pairs
       0.6666666666666666
     """
-    first_scores, second_scores = float_array(first, "first"), float_array(second, "second")
+    first_scores = float_array(first, "first")
+    second_scores = float_array(second, "second")
     if first_scores.shape != second_scores.shape:
         shapes_text = f"{first_scores.shape} and {second_scores.shape}"
         refuse(
@@ -477,15 +478,11 @@ def _reward_bounds(
             known_term = np.where(
                 is_known, component_weight * component_values[component_name], 0.0
             )
-            raw_reward, highest = (
-                raw_reward + known_term,
-                highest + np.where(is_known, component_weight, 0.0),
-            )
+            raw_reward = raw_reward + known_term
+            highest = highest + np.where(is_known, component_weight, 0.0)
         else:
-            raw_reward, highest = (
-                raw_reward + component_weight * component_values[component_name],
-                highest + component_weight,
-            )
+            raw_reward = raw_reward + component_weight * component_values[component_name]
+            highest = highest + component_weight
     raw_reward, lowest, highest = np.broadcast_arrays(raw_reward, lowest, highest)
     return raw_reward, lowest, highest
 

@@ -34,7 +34,8 @@ TIMEOUT, NO_CONNECTION, CUT_OFF, MALFORMED = (
     "malformed reply",
 )
 TOO_LONG = "prompt too long"
-NO_KEY, FORBIDDEN = "no key", "HTTP 403"
+NO_KEY = "no key"
+FORBIDDEN = "HTTP 403"
 # Failures of a wrong key, model or address: every further request would get the same.
 WRONG_SETTINGS = frozenset(
     {NO_KEY, FORBIDDEN, *(f"HTTP {code}" for code in (301, 302, 303, 307, 308, 401, 404, 405))}
@@ -85,7 +86,8 @@ def call_deadline(timeout: float) -> float:
 
     Its time begins now, or with the first call of its question, this one if none did.
     """
-    call_begin, now = _call_begin.get(), time.monotonic()
+    call_begin = _call_begin.get()
+    now = time.monotonic()
     if call_begin is not None and not call_begin:
         call_begin.append(now)
     return min((call_begin[0] if call_begin else now) + timeout, _latest_end.get())

@@ -298,7 +298,8 @@ def passage_lines(passage_text: str, section: tuple[str, ...] = ()) -> tuple[Pas
                 )
             parsed_lines.append(passage_line)
             if text_piece.kind == "prose":
-                previous_stems, last_sentence = passage_line.stems, shown_text
+                previous_stems = passage_line.stems
+                last_sentence = shown_text
         previous_kind = text_piece.kind
     return tuple(parsed_lines)
 
@@ -598,7 +599,8 @@ class Extractive:
         if (
             clean(answer_text).text != answer_text
         ):  # a line of marks may change what stands above it
-            chosen_lines, answer_text = [best_line], best_line.line.text
+            chosen_lines = [best_line]
+            answer_text = best_line.line.text
         best_first = sorted(chosen_lines, key=lambda candidate: candidate is not best_line)
         answer_trust = answer_confidence(best_first, candidates, stem_weights)
         cited_passages = tuple(dict.fromkeys(candidate.passage for candidate in chosen_lines))

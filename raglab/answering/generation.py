@@ -47,10 +47,12 @@ def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
         return completion.text
     failure_kind, failure_text, remedy = MALFORMED, "replied without a text", "look at it"
     if is_cut_off:
-        failure_kind, failure_text = CUT_OFF, f"cut its answer off at max_tokens {max_tokens}"
+        failure_kind = CUT_OFF
+        failure_text = f"cut its answer off at max_tokens {max_tokens}"
         remedy = "raise max_tokens"
     if completion.reason:  # thoughts took the tokens
-        failure_text, remedy = completion.reason, f"{remedy}, or switch thinking off on the server"
+        failure_text = completion.reason
+        remedy = f"{remedy}, or switch thinking off on the server"
     raise model_failure(failure_kind, f"{name} {failure_text}", remedy, completion.ms / 1e3)
 
 

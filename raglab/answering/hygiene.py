@@ -37,10 +37,8 @@ def _opening_pattern(patterns: Sequence[str]) -> re.Pattern[str]:
     )
 
 
-_IS_UNABLE, _IS_SILENT = (
-    _opening_pattern(_NO_ANSWER_WORDS.unable),
-    _opening_pattern(_NO_ANSWER_WORDS.silent),
-)
+_IS_UNABLE = _opening_pattern(_NO_ANSWER_WORDS.unable)
+_IS_SILENT = _opening_pattern(_NO_ANSWER_WORDS.silent)
 _CONCLUDES = re.compile(rf"(?:{'|'.join(_NO_ANSWER_WORDS.concludes)})\b", re.IGNORECASE)
 _TURNING = re.compile(rf"(?:^|[,;:—–-] ?)(?:{'|'.join(_NO_ANSWER_WORDS.turns)})\b", re.IGNORECASE)
 _PREAMBLE = re.compile("|".join(_NO_ANSWER_WORDS.preambles), re.IGNORECASE)
@@ -208,7 +206,8 @@ def clean(text: str) -> CleanAnswer:
     for _ in range(MAX_PASSES):
         passed_text, pass_changes = _pass(cleaned_text)
         changes += pass_changes
-        is_settled, cleaned_text = passed_text == cleaned_text, passed_text
+        is_settled = passed_text == cleaned_text
+        cleaned_text = passed_text
         if is_settled:
             break
     change_names = tuple(dict.fromkeys([*changes, *run_names]))
@@ -351,7 +350,8 @@ def _remove_lines(answer_text: str) -> tuple[str, list[str]]:
     kept_lines: list[str] = []
     removals: list[str] = []
     text_lines = answer_text.split("\n")
-    closing_index, empty_indices = _closing_sources(text_lines), _empty_examples(text_lines)
+    closing_index = _closing_sources(text_lines)
+    empty_indices = _empty_examples(text_lines)
     for line_index, text_line in enumerate(text_lines):
         removal_kind = (
             "closing sources" if line_index >= closing_index else _removal_reason(text_line)
@@ -383,7 +383,8 @@ def _closing_sources(text_lines: Sequence[str]) -> int:
     """
     list_start = n_lines = len(text_lines)
     # whether all of the list are, and whether any since the last title is none
-    all_references, has_loose_line = True, False
+    all_references = True
+    has_loose_line = False
     for line_index in range(n_lines - 1, -1, -1):
         text_line = text_lines[line_index]
         bare_line = _without_marks(_LIST_ITEM.sub("", text_line, count=1))
@@ -517,7 +518,8 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
             stripped_question.casefold()
         ):
             unlabelled_text = unlabelled_text[len(stripped_question) :].strip(_EMPHASIS_MARKS)
-        line_words, heading_path = _words(unlabelled_text), _HEADING_JOINT.split(unlabelled_text)
+        line_words = _words(unlabelled_text)
+        heading_path = _HEADING_JOINT.split(unlabelled_text)
         # Nothing is left behind the question; a line without any word is no echo, and changes no
         # claim.
         if not line_words:

@@ -154,13 +154,16 @@ class LocalModel:
             )
             raise ValueError(message)
         check_messages(messages)
-        loaded_model, rng = self.load(), np.random.default_rng(seed)
+        loaded_model = self.load()
+        rng = np.random.default_rng(seed)
         begin_waiting()
-        token_ids, token_scores = list[int](), list[TokenScore]()
+        token_ids = list[int]()
+        token_scores = list[TokenScore]()
         finish_reason: Finish = "length"
         with self._lock:
             # what waits for its turn alone has its whole time, and its prompt is read in it
-            started_at, latest_end = time.monotonic(), call_deadline(self.timeout)
+            started_at = time.monotonic()
+            latest_end = call_deadline(self.timeout)
             prompt_ids = loaded_model.prompt_ids(messages)
             if len(prompt_ids) + max_tokens > loaded_model.context:
                 size_text = f"{len(prompt_ids)} tokens and a reply of {max_tokens}"

@@ -352,7 +352,8 @@ class OpenAIClient:
         Raises:
           ModelUnavailableError: the server failed; the reason names the host and shows no secret.
         """
-        parsed_url, deadline = urlsplit(self.base_url), self._deadline()
+        parsed_url = urlsplit(self.base_url)
+        deadline = self._deadline()
         server_address = urlunsplit((parsed_url.scheme, self.host, parsed_url.path, "", ""))
         response_format: dict[str, Any] = {"type": schema_form, "schema": schema}
         if schema_form == "json_schema":

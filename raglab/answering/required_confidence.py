@@ -27,7 +27,8 @@ def confidence_switch(policy: PolicyData) -> str | None:
       'generation.enabled'
       >>> confidence_switch(PolicyData.from_mapping({"generation": {"enabled": False}}))
     """
-    gate_order, generation_gate = policy.decision.order, policy.signals.get("generation")
+    gate_order = policy.decision.order
+    generation_gate = policy.signals.get("generation")
     gate_switch, signal_switch = CONFIDENCE_SWITCHES
     if (
         policy.generation.enabled

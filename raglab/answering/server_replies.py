@@ -58,11 +58,10 @@ def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
         raise ServerError(error_message) from None
     try:
         first_choice = parsed_reply["choices"][0]
-        message, finish_reason = (
-            first_choice.get("message") or {},
-            first_choice.get("finish_reason"),
-        )
-        reply_text, refusal_text = message.get("content"), message.get("refusal")
+        message = first_choice.get("message") or {}
+        finish_reason = first_choice.get("finish_reason")
+        reply_text = message.get("content")
+        refusal_text = message.get("refusal")
         has_thoughts = bool(message.get("reasoning_content") or message.get("reasoning"))
     except (LookupError, TypeError, AttributeError):
         error_message = f"answered without a choice{message_of(parsed_reply)}"
@@ -71,9 +70,11 @@ def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
     finish_kind: Finish = "length" if finish_reason == "length" else "stop"
     decline_reason = ""
     if finish_reason == "content_filter":
-        finish_kind, decline_reason = "declined", "withheld its answer (content_filter)"
+        finish_kind = "declined"
+        decline_reason = "withheld its answer (content_filter)"
     elif refusal_text and isinstance(refusal_text, str):
-        finish_kind, decline_reason = "declined", f"declined to answer: {refusal_text}"
+        finish_kind = "declined"
+        decline_reason = f"declined to answer: {refusal_text}"
     if isinstance(reply_text, list):  # of parts, some of them thoughts
         content_parts = [
             content_part for content_part in reply_text if isinstance(content_part, dict)

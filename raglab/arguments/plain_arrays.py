@@ -275,7 +275,8 @@ def holds_read_only(tuple_type: type[Kind]) -> type[Kind]:
       tuple_type: type of named tuple.
     """
     open_type: Any = tuple_type  # the methods of a NamedTuple cannot be written in its body
-    plain_new, plain_make = open_type.__new__, open_type._make.__func__
+    plain_new = open_type.__new__
+    plain_make = open_type._make.__func__
     open_type.__new__ = wraps(plain_new)(
         lambda cls, *values, **fields: plain_make(
             cls, map(read_only, plain_new(cls, *values, **fields))
@@ -328,7 +329,8 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
 
     # the methods of a NamedTuple cannot be written in its body
     def decorate(tuple_type: Any) -> Any:  # noqa: ANN401
-        plain_new, plain_make = tuple_type.__new__, tuple_type._make.__func__
+        plain_new = tuple_type.__new__
+        plain_make = tuple_type._make.__func__
         no_default = object()  # the default of a field that has none
         field_tests = [
             (

@@ -154,7 +154,8 @@ def _rebuild_check(
         return RebuiltCheck(
             None if len(threshold_keys) > 1 else check.value - check.threshold, policy_values
         )
-    gate, gate_bounds = _GATE_BY_NAME.get(check.gate), thresholds.gates.get(check.gate)
+    gate = _GATE_BY_NAME.get(check.gate)
+    gate_bounds = thresholds.gates.get(check.gate)
     section_name, _, signal_name = check.gate.partition(".")
     is_signal = section_name == SIGNALS and bool(signal_name)
     if is_signal:
@@ -318,7 +319,8 @@ def replay_decisions(
     decision_rows = events.of(DECISIONS)
     if not decision_rows:
         return (), ["no decision is recorded"]
-    decisions, differences = [], []
+    decisions = []
+    differences = []
     # A default is logged twice, with the decision and by itself, so it is compared both ways.
     applied_defaults = [
         {field_name: event_row[field_name] for field_name in _DEFAULT_FIELDS}
@@ -597,7 +599,8 @@ def _replay_request(entries: Entries, request: Mapping[str, Any]) -> Explanation
 def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Who asked what, as it was read, and the system that answered."""
     session_text = f", session {request['session']}" if request["session"] else ""
-    question, question_hash = request["question"], request["question_hash"]
+    question = request["question"]
+    question_hash = request["question_hash"]
     parsed_question = request["parsed"] if isinstance(request["parsed"], Mapping) else {}
     system_parts = {
         "policy": request["policy_id"],

@@ -356,10 +356,8 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
                     if column_name not in label_row
                     else shown_value(label_row[column_name])
                 )
-                label_rule, remedy = (
-                    f"column {column_name} must be a text",
-                    "keep the columns of the sample",
-                )
+                label_rule = f"column {column_name} must be a text"
+                remedy = "keep the columns of the sample"
                 raise input_error(row_place, label_rule, remedy, cell_text)
         sample_id, request_id, label_text = (
             label_row[column_name].strip() for column_name in _REQUIRED_COLUMNS
@@ -424,10 +422,8 @@ def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str
             str(sample_sizes[sample]),
             f"{sample_sizes[sample]}.0",
         }:
-            sample_rule, remedy = (
-                "a sample must have all drawn rows",
-                "give the file as it was written",
-            )
+            sample_rule = "a sample must have all drawn rows"
+            remedy = "give the file as it was written"
             raise input_error(
                 Where(source),
                 sample_rule,
@@ -475,7 +471,8 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
 
     Source: rule S6.4.
     """
-    label_rows, recorded_at = read_labels(path), utc_text(UTC_NOW() if now is None else now)
+    label_rows = read_labels(path)
+    recorded_at = utc_text(UTC_NOW() if now is None else now)
     label_counts: Counter[str] = Counter()
     with log.log.writing() as entries, as_written():
         drawn_by_sample = {
@@ -487,10 +484,8 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
                 label_row.request_id, drawn_by_sample.get(label_row.sample, ())
             )
             if drawn_request is None:
-                label_rule, wrong_text = (
-                    "column sample must name a draw of this log",
-                    label_row.sample,
-                )
+                label_rule = "column sample must name a draw of this log"
+                wrong_text = label_row.sample
                 if label_row.sample in drawn_by_sample:
                     label_rule = (
                         f"column request_id must be one that sample {label_row.sample} drew"

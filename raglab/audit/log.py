@@ -339,7 +339,8 @@ class AuditLog:
         """
         check_no_folder(log, AUDIT_LOG)
         redactions = get_args(Redaction)
-        silence_hours, same_question = silence.hours, silence.near_same
+        silence_hours = silence.hours
+        same_question = silence.near_same
         argument_rules = (
             (query in redactions, f"query must be one of {', '.join(redactions)}", query),
             (0.0 <= keep_days < math.inf, "keep_days must be at least 0", keep_days),
@@ -404,7 +405,8 @@ class AuditLog:
         check_id(request_id)
         check_texts(question=question, session=session)
         event_time = self._at(now)
-        parsed_fields, keeps_text = json_value(parsed), self.query == "text"
+        parsed_fields = json_value(parsed)
+        keeps_text = self.query == "text"
         request_columns = {
             "session": session,
             "documents": list(documents),

@@ -59,7 +59,8 @@ class Table(NamedTuple):
     cost_range: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
-        n_cases, n_features = len(self.value), len(self.feature_names)
+        n_cases = len(self.value)
+        n_features = len(self.feature_names)
         price_text = f", price {self.price:g}" if self.is_charged else ""
         return (
             f"Table({n_cases:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, "
@@ -117,7 +118,8 @@ class Table(NamedTuple):
         gross_reward = self.reward * (
             1.0 + self.price * (highest_cost - lowest_cost)
         ) + self.price * (self.cost - highest_cost)
-        lowest_charge, highest_charge = price * lowest_cost, price * highest_cost
+        lowest_charge = price * lowest_cost
+        highest_charge = price * highest_cost
         # costs can push it out of [0, 1], where Beta learners need it
         reward = np.clip(
             (gross_reward - price * self.cost + highest_charge)
@@ -542,7 +544,8 @@ def feed(
         axis=-1, keepdims=True
     )
     # Rewards, delays and losses have streams of their own: adding a delay changes no reward.
-    rng, draw_shape = stream(seed, block_number, REWARD_STREAM), (rounds, n_replications)
+    rng = stream(seed, block_number, REWARD_STREAM)
+    draw_shape = (rounds, n_replications)
     case_rows = (
         _drawn_rows(world, rng, rounds, n_replications) if isinstance(world, Table) else None
     )

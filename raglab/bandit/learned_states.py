@@ -98,10 +98,8 @@ def learned_state(
     has_reward = ~np.isnan(rewards)
     round_of_step = np.repeat(np.arange(len(arms_chosen)), np.where(has_reward, 2, 1))
     step_kinds = np.where(np.diff(round_of_step, prepend=-1) > 0, CHOSEN, REWARDED)
-    no_old_rewards, rewards = (
-        np.zeros(len(round_of_step)),
-        np.where(has_reward, rewards, 0.0)[round_of_step],
-    )
+    no_old_rewards = np.zeros(len(round_of_step))
+    rewards = np.where(has_reward, rewards, 0.0)[round_of_step]
     steps = Steps(
         step_kinds,
         arms_chosen[round_of_step],
@@ -130,7 +128,8 @@ def _played_rounds(
         )
     probabilities = table.mask / table.mask.sum(axis=1, keepdims=True) if policy is None else policy
     played_run = run(probabilities, table, rounds=n_rounds, replications=1, seed=seed)
-    case_rows, chosen_arms = np.asarray(played_run.case)[0], played_run.arm[0].astype(np.int64)
+    case_rows = np.asarray(played_run.case)[0]
+    chosen_arms = played_run.arm[0].astype(np.int64)
     return chosen_arms, table.reward[case_rows, chosen_arms], table.features[case_rows]
 
 

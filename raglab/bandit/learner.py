@@ -469,7 +469,8 @@ def record_pull(state: State, arm: IntArray, bandit: Bandit) -> State:
 
 def flat(state: State) -> State:
     """State of one batch axis, [B, ...], with arrays of its own."""
-    n_batch_axes, n_learners = state.t.ndim, state.t.size
+    n_batch_axes = state.t.ndim
+    n_learners = state.t.size
     return State._make(
         state_field.reshape(n_learners, *state_field.shape[n_batch_axes:]).copy()
         for state_field in state
@@ -513,7 +514,8 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
         flat_state.recent_reward[oldest_rounds],
         flat_state.recent_context[oldest_rounds],
     )
-    outcomes, no_weights = reward_outcome(oldest_rewards, bandit), np.zeros(len(learner_rows))
+    outcomes = reward_outcome(oldest_rewards, bandit)
+    no_weights = np.zeros(len(learner_rows))
     _add(
         flat_state,
         learner_rows,
@@ -554,7 +556,8 @@ def _add(
       replaced_outcomes: the outcome that is replaced, 0 of a new one.
       is_new_reward: whether it counts as one more.
     """
-    arm_cells, added_counts = (learner_rows, arm), weights * is_new_reward
+    arm_cells = (learner_rows, arm)
+    added_counts = weights * is_new_reward
     np.add.at(flat_state.n, arm_cells, added_counts)
     np.add.at(flat_state.total, arm_cells, weights * (outcomes - replaced_outcomes))
     np.add.at(
@@ -723,10 +726,8 @@ def pick_arm(
     elif learner_entry.draw is not None:
         scores = learner_entry.draw(state, bandit, rng, context)
     else:
-        rule, what_is_missing = (
-            "an entry must have an index or a draw",
-            f"neither in {bandit.algorithm}",
-        )
+        rule = "an entry must have an index or a draw"
+        what_is_missing = f"neither in {bandit.algorithm}"
         refuse(rule, what_is_missing, "see raglab.bandit.learners")
     scores = scores if mask is None else np.where(mask, scores, -np.inf)
     if bandit.ties == "random":
@@ -821,7 +822,8 @@ def _learn(
 ) -> State:
     """State after a reward, or one that replaces the old one, of each replication."""
     _check_fits(state, bandit)
-    batch_shape, n_learners = state.t.shape, state.t.size
+    batch_shape = state.t.shape
+    n_learners = state.t.size
 
     def each(argument_name: str, argument: AnyArray) -> AnyArray:
         if argument.shape not in {
@@ -834,12 +836,11 @@ def _learn(
             )
         return np.broadcast_to(argument, batch_shape).reshape(n_learners)
 
-    arms, reward_ages = (
-        each("arm", check_whole("arm", arm, state.n.shape[-1])),
-        each("age", check_whole("age", age)),
-    )
+    arms = each("arm", check_whole("arm", arm, state.n.shape[-1]))
+    reward_ages = each("age", check_whole("age", age))
     old_rewards = None if old_reward is None else each("reward", check_reward(old_reward))
-    new_rewards, n_features = each("reward", check_reward(new_reward)), state.moment.shape[-1]
+    new_rewards = each("reward", check_reward(new_reward))
+    n_features = state.moment.shape[-1]
     features = check_context(context, (*batch_shape, n_features)).reshape(n_learners, n_features)
     if bandit.window and (reward_ages >= state.t.reshape(n_learners)).any():
         refuse(
@@ -974,11 +975,13 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     _check_fits(state, bandit)
     if state.t.shape:
         refuse("steps must be of one learner", state.t.shape, "fold each alone")
-    step_kinds, context_shape = np.asarray(steps.kind), (len(steps.kind), state.moment.shape[-1])
+    step_kinds = np.asarray(steps.kind)
+    context_shape = (len(steps.kind), state.moment.shape[-1])
     if steps.context.shape != context_shape:
         refuse(f"context must be {context_shape}", steps.context.shape, "give the features of init")
     contexts = check_context(steps.context, context_shape)
-    arms, ages = check_whole("arm", steps.arm, state.n.shape[-1]), check_whole("age", steps.age)
+    arms = check_whole("arm", steps.arm, state.n.shape[-1])
+    ages = check_whole("age", steps.age)
     check_reward(steps.new[step_kinds != CHOSEN])
     check_reward(steps.old[step_kinds == REVISED])
     if bandit.discount == 1.0 and not bandit.window:

@@ -226,7 +226,8 @@ def loads(text: str) -> Saved:
         state_arrays[field_name] = _typed_array(field_name, saved_field.values).reshape(
             saved_field.shape
         )
-    state, rng = State(**state_arrays), _generator(saved.rng)
+    state = State(**state_arrays)
+    rng = _generator(saved.rng)
     is_centred = CENTRED_MARK in document
     # What is written again is what was read, to the last digit and with its hash.
     if dumps(state, bandit, rng, centred=is_centred) != _canonical(document):
@@ -326,7 +327,8 @@ def check_state(state: State, bandit: Bandit) -> None:
       ValueError: settings outside their ranges, another shape than `init` gives, or a number that
         is not finite.
     """
-    arm_axis, feature_axis = state.n.shape[-1:], state.moment.shape[-1:]
+    arm_axis = state.n.shape[-1:]
+    feature_axis = state.moment.shape[-1:]
     if 0 in (arm_axis or (0,)) or bandit.linear != any(feature_axis):
         rule = "a state must have arms, and features where the policy is linear"
         refuse(rule, f"{arm_axis} arms, {feature_axis} features", RESTORE_REMEDY)

@@ -150,10 +150,8 @@ def _largest(
         return_inverse=True,
     )
     # equal posteriors are integrated once
-    safe_parameters, available = (
-        [parameter_values[first_rows] for parameter_values in safe_parameters],
-        available[first_rows],
-    )
+    safe_parameters = [parameter_values[first_rows] for parameter_values in safe_parameters]
+    available = available[first_rows]
     # so many rows at a time, whose panels fit into memory
     probabilities = np.empty(available.shape)
     for first_row in range(0, len(probabilities), ROWS_AT_ONCE):
@@ -215,10 +213,8 @@ def _integrals(
 ) -> FloatArray:
     """∫ f_i ∏_{j≠i} F_j over the panels between each row's points, by Gauss–Legendre, [B, A]."""
     panel_rows, panel_numbers = np.nonzero(break_points[:, 1:] > break_points[:, :-1])
-    panel_starts, panel_ends = (
-        break_points[panel_rows, panel_numbers],
-        break_points[panel_rows, panel_numbers + 1],
-    )
+    panel_starts = break_points[panel_rows, panel_numbers]
+    panel_ends = break_points[panel_rows, panel_numbers + 1]
     half_widths = 0.5 * (panel_ends - panel_starts)
     # of shape [panels, nodes]
     node_points = (0.5 * (panel_ends + panel_starts))[:, None] + half_widths[:, None] * PANEL_NODES
@@ -226,10 +222,8 @@ def _integrals(
         node_points[..., None], *(parameter[panel_rows, None, :] for parameter in parameters)
     )
     is_left_out = ~takes_part[panel_rows, None, :]
-    cumulative, density = (
-        np.where(is_left_out, 1.0, cumulative),
-        np.where(is_left_out, 0.0, density),
-    )
+    cumulative = np.where(is_left_out, 1.0, cumulative)
+    density = np.where(is_left_out, 0.0, density)
     product_of_rivals = _product_of_others(cumulative)
     panel_integrals = (
         (half_widths[:, None] * PANEL_WEIGHTS)[..., None] * density * product_of_rivals
@@ -325,7 +319,8 @@ def _student_cdf(
 ) -> tuple[FloatArray, FloatArray]:
     from scipy.special import stdtr
 
-    standardised, half_df = (x - mean) / scale, 0.5 * df
+    standardised = (x - mean) / scale
+    half_df = 0.5 * df
     # ln Γ(h + ½) − ln Γ(h) − ½ ln h
     log_gamma_ratio = (
         half_df * np.log1p(0.5 / half_df)
@@ -340,13 +335,12 @@ def _student_cdf(
 
 
 def _beta_points(takes_part: BoolArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    lower_ends, upper_ends = _lower_log_odds(a, b), -_lower_log_odds(b, a)
+    lower_ends = _lower_log_odds(a, b)
+    upper_ends = -_lower_log_odds(b, a)
     centres = np.clip(np.log(a) - np.log(b), lower_ends, upper_ends)[..., None]
     graded_steps = np.linspace(0.0, 1.0, N_PANELS // 2 + 1) ** PANEL_GROWTH
-    points_below, points_above = (
-        centres + (lower_ends[..., None] - centres) * graded_steps,
-        centres + (upper_ends[..., None] - centres) * graded_steps[1:],
-    )
+    points_below = centres + (lower_ends[..., None] - centres) * graded_steps
+    points_above = centres + (upper_ends[..., None] - centres) * graded_steps[1:]
     return _break_points(
         np.concatenate([points_below, points_above], axis=-1),
         lower_ends,
@@ -404,7 +398,8 @@ def _log_odds_cdf(
         is_a_smaller & (distance <= FAR_LOG_ODDS),
         is_a_smaller | (distance < -FAR_LOG_ODDS),
     )
-    beta_count, signed_distance = np.where(uses_a, a, b), np.where(uses_a, distance, -distance)
+    beta_count = np.where(uses_a, a, b)
+    signed_distance = np.where(uses_a, distance, -distance)
     log_shape = beta_count * signed_distance - (a + b) * np.log1p(
         beta_count / (a + b) * np.expm1(signed_distance)
     )
@@ -499,7 +494,8 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> IntArray:
       >>> sample([0.25, 0.0, 0.75], [0.0, 0.2, 0.25, 0.999]).tolist()
       [0, 0, 2, 2]
     """
-    probabilities, uniforms = float_array(propensity, "propensity"), float_array(uniform, "uniform")
+    probabilities = float_array(propensity, "propensity")
+    uniforms = float_array(uniform, "uniform")
     check_plan(probabilities, "propensity")
     is_inside = (uniforms >= 0.0) & (uniforms < 1.0)
     if not is_inside.all():

@@ -56,10 +56,8 @@ def beta(state: State, bandit: Bandit) -> Beta:
     Prior counts plus successes and failures, over exploration squared (rule S4.5).
     """
     reward_counts, success_sums, _ = pooled_stats(state, bandit)
-    prior_successes, exploration_squared = (
-        bandit.prior_strength * bandit.prior_mean,
-        bandit.exploration * bandit.exploration,
-    )
+    prior_successes = bandit.prior_strength * bandit.prior_mean
+    exploration_squared = bandit.exploration * bandit.exploration
     # a discounted 1 - 1 may fall a last digit below 0
     failure_counts = np.maximum(reward_counts - success_sums, 0.0)
     return Beta(
@@ -81,7 +79,8 @@ def student_posterior(
     reward_counts: FloatArray, reward_sums: FloatArray, square_sums: FloatArray, bandit: Bandit
 ) -> Student:
     """Posterior of thompson_nig from statistics of any shape."""
-    prior_strength, prior_mean = bandit.prior_strength, bandit.prior_mean
+    prior_strength = bandit.prior_strength
+    prior_mean = bandit.prior_mean
     posterior_counts = prior_strength + reward_counts
     locations = (prior_strength * prior_mean + reward_sums) / posterior_counts
     scatter = square_sums - reward_sums * reward_sums / np.maximum(reward_counts, 1e-300)

@@ -188,7 +188,8 @@ def stepwise_arms(
     )
     sums: Sums = repeated(first_state, block_feed.size)
     chosen_arms = np.empty((block_feed.rounds, block_feed.size), np.int8)
-    arrivals_of_round, all_replications = _arrivals(block_feed), np.arange(block_feed.size)
+    arrivals_of_round = _arrivals(block_feed)
+    all_replications = np.arange(block_feed.size)
     no_context = np.zeros((block_feed.size, 0))
     for round_index in range(block_feed.rounds) if round_order is None else round_order:
         context = block_feed.features[block_feed.row(round_index)] if bandit.linear else no_context
@@ -241,17 +242,13 @@ def _arrivals(block_feed: Feed) -> Callable[[int, IntArray], IntArray]:
     delays = np.broadcast_to(block_feed.delay, (block_feed.rounds, block_feed.size))
 
     def arrive(round_index: int, arm: IntArray) -> IntArray:
-        round_delays, choices = (
-            delays[round_index],
-            round_index * block_feed.size + np.arange(block_feed.size),
-        )
+        round_delays = delays[round_index]
+        choices = round_index * block_feed.size + np.arange(block_feed.size)
         if block_feed.arm_delay is not None and block_feed.case is not None:
             round_delays = block_feed.arm_delay[block_feed.case[round_index], arm]
         if block_feed.lost is not None:
-            round_delays, choices = (
-                round_delays[~block_feed.lost[round_index]],
-                choices[~block_feed.lost[round_index]],
-            )
+            round_delays = round_delays[~block_feed.lost[round_index]]
+            choices = choices[~block_feed.lost[round_index]]
         for waited_rounds in np.unique(round_delays).tolist():
             waiting_choices.setdefault(round_index + waited_rounds, []).append(
                 choices[round_delays == waited_rounds]
@@ -590,7 +587,8 @@ def run(
         refuse("a budget needs a learner", "probabilities", "see fit_priced_policy and play_paced")
     checked_world, delay_range = _checked_world(world, rounds, seed, delay, missing)
     # fixed probabilities need a learner only for the checks below: any will do
-    learner, cost_note = Bandit("ucb1"), ""
+    learner = Bandit("ucb1")
+    cost_note = ""
     if isinstance(policy, Bandit):
         learner, cost_note = follow_costs(policy, checked_world, charged=budget is not None)
     check_simulation(learner, checked_world, rounds, replications, engine)
@@ -651,7 +649,8 @@ def _checked_world(
     """
     check_count("rounds", rounds, 1, "simulate at least one")
     check_count("seed", seed, 0, "state a seed")
-    checked_world, delay_range = check_world(world, rounds), check_delay(delay, missing)
+    checked_world = check_world(world, rounds)
+    delay_range = check_delay(delay, missing)
     if (
         delay_range != (0, 0)
         and isinstance(checked_world, Table)
@@ -710,7 +709,8 @@ def _warn_unkept(budget: Budget | float | None, total_spend: float | None, round
 def _arm_values(world: World, rounds: int) -> FloatArray | None:
     """Value of each arm a round, [T, A], if all replications meet the same rounds, which differ."""
     if isinstance(world, Table):
-        values, mask = world.value[:rounds], world.mask[:rounds]
+        values = world.value[:rounds]
+        mask = world.mask[:rounds]
         return np.where(mask, values, np.nan) if world.order == "given" else None
     if world.means.ndim == 1:
         return None
@@ -791,7 +791,8 @@ def log(
     # the uniforms come from the policy's own stream, as everywhere
     rng = stream(seed, 0, POLICY_STREAM)
     uniforms = rng.random(rounds)
-    arm_probabilities, round_prices = np.empty((rounds, world_feed.n_arms)), np.empty(rounds)
+    arm_probabilities = np.empty((rounds, world_feed.n_arms))
+    round_prices = np.empty(rounds)
 
     def decide(
         round_index: int, sums: Sums, mask: BoolArray | None, context: FloatArray

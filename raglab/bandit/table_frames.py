@@ -69,10 +69,8 @@ def read_frame(
                 "one that varies",
                 "rename it, or say intercept=False",
             )
-        contexts, feature_names = (
-            np.column_stack([np.ones(len(frame)), contexts]),
-            (INTERCEPT_FEATURE, *feature_names),
-        )
+        contexts = np.column_stack([np.ones(len(frame)), contexts])
+        feature_names = (INTERCEPT_FEATURE, *feature_names)
     available = _available_arms(frame, rewards, mask, arms)
     arm_costs = None if costs is None else _costs(frame, costs_by_arm or costs, arms, available)
     delays: AnyArray | None = None
@@ -245,7 +243,8 @@ def _arm_matrix(
             rule = f"{argument_name} must have a column for each arm, {', '.join(arms)[:300]}"
             _refuse_frame(rule, ", ".join(column_names)[:200], "rename its columns")
         arm_values = arm_values.set_axis(column_names, axis=1)[list(arms)].to_numpy()
-    arm_array, frame_shape = np.asarray(arm_values), (len(frame), len(arms))
+    arm_array = np.asarray(arm_values)
+    frame_shape = (len(frame), len(arms))
     if arm_array.shape != frame_shape:
         rule = f"{argument_name} must be [Q, A], a row a round and a column an arm, {frame_shape}"
         _refuse_frame(rule, arm_array.shape, "give a number a cell")

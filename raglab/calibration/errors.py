@@ -43,7 +43,8 @@ def pairs(y: ArrayLike, score: ArrayLike, name: str = "score") -> tuple[BoolArra
       ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome
         beside 0 and 1; names the first position.
     """
-    outcomes, scores = plain_array(y, "y"), float_array(score, name)
+    outcomes = plain_array(y, "y")
+    scores = float_array(score, name)
     if outcomes.ndim != 1 or outcomes.shape != scores.shape or not outcomes.size:
         msg = (
             f"y and {name} must be [Q], one of each a case and at least one, got shapes "
@@ -536,7 +537,8 @@ def smooth_ece_with_bandwidth(y: ArrayLike, p: ArrayLike) -> SmoothECE:
         points = max(2000, round(20 / width)) // 2 + 1
         return _smooth_error(laid(points), width)
 
-    best_estimate, lower_width = SmoothECE(np.nan, 1.0), 0.0
+    best_estimate = SmoothECE(np.nan, 1.0)
+    lower_width = 0.0
     for _ in range(WIDTH_HALVINGS):
         middle_width = (best_estimate.bandwidth + lower_width) / 2.0
         middle_error = error(middle_width) if middle_width >= NARROWEST_KERNEL else np.inf

@@ -478,7 +478,8 @@ def keep_inputs(
     for input_path in inputs:
         if input_path is None:
             continue
-        input_file, output_file = Path(realpath(input_path)), Path(realpath(out))
+        input_file = Path(realpath(input_path))
+        output_file = Path(realpath(out))
         is_inside = (
             input_file.is_dir()
             and output_file.is_file()

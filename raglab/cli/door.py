@@ -23,7 +23,8 @@ EXIT_CODES = (
     "3 not certified, broken, or a loss · 4 too few cases · 69 a model or its server failed · "
     "70 an error inside raglab · 130 interrupted · 141 no reader."
 )
-DEBUG, DEBUG_VARIABLE = "--debug", "RAGLAB_DEBUG"
+DEBUG = "--debug"
+DEBUG_VARIABLE = "RAGLAB_DEBUG"
 EXIT_REFUSED, EXIT_USAGE, EXIT_UNAVAILABLE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NO_READER = (
     1,
     2,
@@ -69,7 +70,8 @@ def refusal(error: Exception) -> tuple[str, int]:
     if isinstance(error, ModelUnavailableError):
         return error_text, EXIT_UNAVAILABLE
     if isinstance(error, OSError) and error.strerror:
-        error_text, error_description = "", f"{error.filename or 'a stream'}: {error.strerror}"
+        error_text = ""
+        error_description = f"{error.filename or 'a stream'}: {error.strerror}"
     if isinstance(error, (*_INPUT_ERRORS, KeyError)) and error_text.endswith((".", "?")):
         return error_text, EXIT_REFUSED
     if (

@@ -107,10 +107,8 @@ def index(
     # the index takes the folder's place
     for input_path in filter(None, (corpus, policy)):
         if Path(realpath(out)) in Path(realpath(input_path)).parents:
-            folder_rule, parent_text = (
-                "--out must be a folder of its own",
-                f"one that holds {input_path}",
-            )
+            folder_rule = "--out must be a folder of its own"
+            parent_text = f"one that holds {input_path}"
             raise input_error(out, folder_rule, "choose another path", parent_text)
     loaded_corpus = read_corpus(
         corpus, corpus_columns, encoder, encoding, download=download, follow_links=follow_links
@@ -267,7 +265,8 @@ def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # 
         response["policy_id"],
     )
     response_lines = [visible(" · ".join(filter(None, head_parts)))]
-    clarification, applied_default = response["clarification"], response["default_applied"]
+    clarification = response["clarification"]
+    applied_default = response["default_applied"]
     if clarification is not None:
         response_lines += [visible(clarification["question_to_user"])]
         for option in response["options"]:

@@ -335,7 +335,8 @@ def _measured(
     from raglab.live.settings import open_audit, open_online
     from raglab.store.files import InputError
 
-    measure_arms, open_error = None, None
+    measure_arms = None
+    open_error = None
     try:
         measure_arms = open_online(log).arms_frame
     except InputError as error:

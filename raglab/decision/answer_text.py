@@ -219,8 +219,10 @@ def answer_verdicts(trace: TraceData, basis: str | None = None) -> CodeArray:
 
     Source: rule S6.3.
     """
-    answers, cases = cast("Answers", trace.answers), trace.cases
-    basis, is_judged = basis or answer_basis(cases), judged_cases(trace)
+    answers = cast("Answers", trace.answers)
+    cases = trace.cases
+    basis = basis or answer_basis(cases)
+    is_judged = judged_cases(trace)
     known_verdicts: dict[
         tuple[int, str], AnswerMatch
     ] = {}  # the same text mostly stands for many sets
@@ -247,7 +249,8 @@ def answer_verdicts(trace: TraceData, basis: str | None = None) -> CodeArray:
                 for chunk_number in chunk_numbers[chunk_numbers >= 0]
                 for heading in trace.chunks[chunk_number].section
             }
-            gold_texts, question = gold_answers(cases[case_index]), cases[case_index].query
+            gold_texts = gold_answers(cases[case_index])
+            question = cases[case_index].query
             verdict = answer_match(answer_text, gold_texts, question, " ".join(sorted(headings)))
             known_verdicts[case_index, answer_text] = verdict
         is_other = (
@@ -310,14 +313,16 @@ class Basis(NamedTuple):
     @classmethod
     def of(cls, trace: TraceData) -> Basis:
         """Basis of the cases of a trace."""
-        cases, basis_column = trace.cases, answer_basis(trace.cases)
+        cases = trace.cases
+        basis_column = answer_basis(trace.cases)
         n_ok = sum(case.expect_status == Status.ok.name for case in cases)
         text_basis = cls(int(judged_cases(trace).sum()), n_ok, basis_column)
         if basis_column == TEXT:
             return text_basis
         if trace.answers is None:
             return text_basis._replace(unused=sum(basis_column in case.extra for case in cases))
-        column_verdicts, text_verdicts = answer_verdicts(trace), answer_verdicts(trace, TEXT)
+        column_verdicts = answer_verdicts(trace)
+        text_verdicts = answer_verdicts(trace, TEXT)
         has_gold = np.array([bool(gold_answers(case)) for case in cases], dtype=bool)
         is_compared = has_gold[trace.answers.row] & judged_cases(trace)[trace.answers.row]
         is_compared &= (column_verdicts <= AnswerMatch.right) & (text_verdicts <= AnswerMatch.right)

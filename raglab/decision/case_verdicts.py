@@ -276,11 +276,10 @@ class CaseVerdicts(ABC):
 
     def basis_text(self) -> str:
         """The basis, and how many answers are missing, in words."""
-        missing_answers, n_unearned = (
-            self.missing_answers,
-            int((self.answer_checks == AnswerCheck.unearned).sum()),
-        )
-        judging_basis, n_undecided = self.basis, self.undecided
+        missing_answers = self.missing_answers
+        n_unearned = int((self.answer_checks == AnswerCheck.unearned).sum())
+        judging_basis = self.basis
+        n_undecided = self.undecided
         basis_parts = [
             judging_basis.described,
             *([str(missing_answers)] if missing_answers.k else []),
@@ -347,7 +346,8 @@ class CaseVerdicts(ABC):
 
         No answer, else status, sources or text wrong.
         """
-        label_codes, check_codes = self.label_code, self.answer_checks
+        label_codes = self.label_code
+        check_codes = self.answer_checks
         met_kinds = np.where(
             (check_codes == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2
         )

@@ -366,9 +366,11 @@ def depth_confidence(evidence: Evidence, thresholds: Thresholds, depth: int) -> 
     """Confidence of every case at a depth, [P, Q] or [1, Q]."""
     blends = np.unique(thresholds.blend)
     blend = blends[0] if len(blends) == 1 else thresholds.blend
-    rerank, hybrid = evidence.top_rerank[:, depth], evidence.top_hybrid[:, depth]
+    rerank = evidence.top_rerank[:, depth]
+    hybrid = evidence.top_hybrid[:, depth]
     if len(blends) > 1:
-        rerank, hybrid = rerank[:, None, :], hybrid[:, None, :]
+        rerank = rerank[:, None, :]
+        hybrid = hybrid[:, None, :]
     return np.atleast_2d(retrieval_confidence(rerank, hybrid, evidence.degenerate[depth], blend))
 
 
@@ -504,7 +506,8 @@ def refine_loop(
         return passes[pass_depth]
 
     last_pass = pass_at(0)
-    stage, slot = last_pass.stage.copy(), last_pass.slot.copy()
+    stage = last_pass.stage.copy()
+    slot = last_pass.slot.copy()
     depth = np.zeros(shape, dtype=np.int8)
     confidence_change: Any = np.inf
     is_refining: Any = True
@@ -619,7 +622,8 @@ def decide_and_refine(
     thresholds = thresholds.without(evidence.off)
     by_cost = thresholds.costs is not None
     if by_cost:  # its model belongs to the hits of the first try
-        decided, is_refining = _least_cost(evidence, thresholds, shape), np.zeros(shape, dtype=bool)
+        decided = _least_cost(evidence, thresholds, shape)
+        is_refining = np.zeros(shape, dtype=bool)
     else:
         decided, is_refining = refine_loop(evidence, thresholds, shape, passes)
     stage, slot, depth = decided

@@ -304,7 +304,8 @@ def hit_keys(
     pages, page_numbers = _sorted_numbers(list(zip(document_names, page_texts, strict=True)))
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes
     # for one document.
-    sources, source_of = pages, page_numbers
+    sources = pages
+    source_of = page_numbers
     if identity != PATH_IDENTITY:
         documents = (chunk.document for chunk in chunks)
         sources, source_of = _sorted_numbers(list(zip(documents, page_texts, strict=True)))

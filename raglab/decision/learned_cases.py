@@ -343,7 +343,8 @@ def _learned_row(
             is_learned |= part_mask
         elif not stored_codes.startswith(PLAIN_FORM_CODE):
             unknown_parts.append(part_name)
-    n_learned, n_questions = int(is_learned.sum()), len(is_learned)
+    n_learned = int(is_learned.sum())
+    n_questions = len(is_learned)
     if not is_whole and 0 < n_learned <= REPEATED_SHARE * n_questions:
         return Learned((), 0, n_questions, tuple(unknown_parts), repeated=n_learned)
     return Learned(tuple(learned_parts), n_learned, n_questions, tuple(unknown_parts))

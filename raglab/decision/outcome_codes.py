@@ -88,7 +88,8 @@ def outcome_codes(evidence: Evidence, outcome: Outcome) -> SlotArray:
 
 def answer_check_codes(evidence: Evidence, outcome: Outcome) -> CodeArray:
     """`AnswerCheck` of every policy and case, [P, Q]."""
-    is_answered, status_codes = GENERATES.take(outcome.stage), STATUS_OF.take(outcome.stage)
+    is_answered = GENERATES.take(outcome.stage)
+    status_codes = STATUS_OF.take(outcome.stage)
     if not evidence.answered:
         return np.zeros(status_codes.shape, dtype=np.int8)
     is_ok = status_codes == Status.ok
@@ -147,10 +148,8 @@ class CodeCounts(NamedTuple):
 def count_codes(code_counts: IntArray) -> CodeCounts:
     """Counts of cases by code, [P, codes] of one block or of all."""
     count_blocks = code_counts.reshape(len(code_counts), -1, CODES_PER_BLOCK)
-    counts_by_code, block_counts = (
-        count_blocks.sum(axis=1),
-        np.zeros((len(code_counts), CHECK_BLOCKS), dtype=np.int64),
-    )
+    counts_by_code = count_blocks.sum(axis=1)
+    block_counts = np.zeros((len(code_counts), CHECK_BLOCKS), dtype=np.int64)
     block_counts[:, : count_blocks.shape[1]] = count_blocks.sum(axis=2)
     n_unrecorded = block_counts[:, AnswerCheck.unrecorded]
     missing_counts = np.stack(

@@ -284,7 +284,8 @@ def slot_answers(
       hit_places: of the chosen hits by slot, [B, S, k]; batch rows are depth · n_cases + case.
       hit_chunks: of each hit, [B, K].
     """
-    slot_shape, number_of_key = hit_places.shape[:2], answer_positions(answers)
+    slot_shape = hit_places.shape[:2]
+    number_of_key = answer_positions(answers)
     answer_numbers = np.full(slot_shape, -1, dtype=np.int64)
     for row_index, slot_index, set_chunks in slot_sets(
         hit_places, hit_chunks, np.ones(slot_shape, dtype=bool)

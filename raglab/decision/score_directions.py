@@ -135,7 +135,8 @@ def warn_of_directions(trace: TraceData, score_names: Iterable[str]) -> None:
     label_values = np.where(is_held_back, UNLABELLED, label_codes(trace.cases))
     for score_name in score_names:
         if score_name in HIT_SCORES:
-            hit_scores, direction = getattr(trace.hits, score_name)[:, 0, 0], "surer"
+            hit_scores = getattr(trace.hits, score_name)[:, 0, 0]
+            direction = "surer"
             case_scores = np.fmax.reduce(hit_scores, axis=1, initial=nan)
         else:
             case_scores = trace.columns[score_name][:, 0, 0]

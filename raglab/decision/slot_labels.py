@@ -272,7 +272,8 @@ def _right(chosen_hits: ChosenHits, case_batch: CaseBatch, trace: TraceData) -> 
 
     All of some sources, one of others, and enough of them.
     """
-    batch_cases, hit_places = case_batch.cases, chosen_hits.places
+    batch_cases = case_batch.cases
+    hit_places = chosen_hits.places
     is_right = np.ones(hit_places.shape[:2], dtype=bool)
     expected_sources = [
         tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))

@@ -230,7 +230,8 @@ def add_signal(
                 f"{places.min()} to {places.max()}",
                 "-1 is no signal, no name",
             )
-    is_rejection, is_correction = signal_places == SIGNALS.index("explicit_no"), named_places >= 0
+    is_rejection = signal_places == SIGNALS.index("explicit_no")
+    is_correction = named_places >= 0
     if (is_correction & (~is_rejection | (named_places == value_places))).any():
         refuse(
             "named must come with explicit_no and be another value",
@@ -240,11 +241,10 @@ def add_signal(
     # all rows of the batch at once: a flat view, in which each value of each row has an index
     new_counts = votes.counts.copy()
     value_rows = new_counts.reshape(-1, N_COUNTS)  # a row a value
-    row_offsets, has_signal = np.arange(value_places.size) * n_values, signal_places >= 0
-    value_indices, named_indices = (
-        row_offsets + value_places,
-        (row_offsets + named_places)[is_correction],
-    )
+    row_offsets = np.arange(value_places.size) * n_values
+    has_signal = signal_places >= 0
+    value_indices = row_offsets + value_places
+    named_indices = (row_offsets + named_places)[is_correction]
     value_rows[value_indices[has_signal], SIGNAL_COUNT_PLACES[signal_places[has_signal]]] += 1.0
     value_rows[named_indices, NAMED_PLACE] += 1.0
     value_rows[value_indices[is_correction], CORRECTED_PLACE] += 1.0
@@ -369,10 +369,8 @@ def question_schedule(
       ... ).tolist()
       [True, False, False, True, False]
     """
-    gate_band, is_turn = (
-        band(confidence, learner),
-        (np.asarray(requests_before) + 1) % learner.every == 0,
-    )
+    gate_band = band(confidence, learner)
+    is_turn = (np.asarray(requests_before) + 1) % learner.every == 0
     return np.asarray((gate_band == 0) | ((gate_band == 1) & is_turn))
 
 
@@ -498,10 +496,8 @@ class ClarificationDefault(BaseModel):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         for value_name in self.counts.keys() | self.candidate_votes.keys():
-            stored_vote, counted_vote = (
-                self.candidate_votes.get(value_name, 0.0),
-                float(vote_counts(arrays(self, [value_name]))[0]),
-            )
+            stored_vote = self.candidate_votes.get(value_name, 0.0)
+            counted_vote = float(vote_counts(arrays(self, [value_name]))[0])
             if not isclose(
                 stored_vote, counted_vote, rel_tol=VOTE_TOLERANCE, abs_tol=VOTE_TOLERANCE
             ):

@@ -62,7 +62,8 @@ class DefaultRowArrays:
     ) -> tuple[PlaceArray, PlaceArray]:
         """Most specific row that each user's request meets, [U], and the parent of its slot."""
         parent_rows = user_numbers * self.slots + request_slots
-        split_columns, first_rows = self.column[parent_rows], parent_rows * (1 + self.n_levels)
+        split_columns = self.column[parent_rows]
+        first_rows = parent_rows * (1 + self.n_levels)
         if not (split_columns >= 0).any():
             return first_rows, parent_rows
         own_levels = request_levels[np.arange(len(user_numbers)), split_columns].astype(np.intp)
@@ -219,10 +220,8 @@ class DefaultRowArrays:
         right_counts = self.strata[parent_rows][..., [YES_PLACE, NAMED_PLACE, SILENT_PLACE]].sum(
             axis=-1
         )
-        row_places, column_places = (
-            np.arange(len(parent_rows))[:, None],
-            np.arange(request_levels.shape[1]),
-        )
+        row_places = np.arange(len(parent_rows))[:, None]
+        column_places = np.arange(request_levels.shape[1])
         right_here = right_counts[row_places, column_places, request_levels]  # [D, M, V]
         has_failed = (
             self.strata[parent_rows[:, None], column_places, request_levels][..., FAILED_PLACE]
@@ -278,9 +277,11 @@ _MORE_THAN_ALL_SIGNALS = 2.0**40  # more than a row ever has
 
 def empty_rows(world: World, users: int, learner: DefaultLearner) -> DefaultRowArrays:
     """Rows without a vote."""
-    n_columns, n_values = len(world.columns) + world.noise_columns, world.shares.shape[-1]
+    n_columns = len(world.columns) + world.noise_columns
+    n_values = world.shares.shape[-1]
     has_splits = learner.stratify and n_columns > 0
-    n_levels, n_parents = world.n_levels if has_splits else 0, users * world.slots
+    n_levels = world.n_levels if has_splits else 0
+    n_parents = users * world.slots
     n_rows = n_parents * (1 + n_levels)
     strata = np.zeros((n_parents, n_columns, n_levels, n_values, N_COUNTS))
     return DefaultRowArrays(

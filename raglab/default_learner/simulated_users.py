@@ -341,7 +341,8 @@ def _true_values(
     """True value of each user at each request, [T, U], in the scene of the request."""
     requests, users = request_slots.shape
     cumulated_shares = np.cumsum(world.shares, axis=-1)
-    n_scenes, user_numbers = world.shares.shape[1], np.arange(users)
+    n_scenes = world.shares.shape[1]
+    user_numbers = np.arange(users)
     current_values = _sampled_places(
         cumulated_shares[user_topics], rng.random((users, user_topics.shape[1], n_scenes))
     )

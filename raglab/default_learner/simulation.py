@@ -215,7 +215,8 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
     )
     learner = settled(policy_settings)
     requests, users = user_crowd.slot.shape
-    default_rows, user_numbers = empty_rows(world, users, learner), np.arange(users)
+    default_rows = empty_rows(world, users, learner)
+    user_numbers = np.arange(users)
     offered_values = world.offered[user_crowd.topic]  # [U, slots, V]
     question_flags, error_flags, unanswered_flags, unnoticed_flags = (
         np.zeros((requests, users), bool) for _ in range(4)
@@ -258,7 +259,8 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
         value_scores[is_empty, proposed_values[is_empty]] = -np.inf
         open_values[is_empty, proposed_values[is_empty]] = False
         proposed_values = value_scores.argmax(axis=1)
-        is_right, is_refused = proposed_values == wanted_values, is_empty & (policy == NEVER_ASK)
+        is_right = proposed_values == wanted_values
+        is_refused = is_empty & (policy == NEVER_ASK)
         is_wrong = ~is_asked & ~is_right & ~is_refused
         is_rejected = (is_asked & ~is_right) | (is_wrong & user_crowd.notice[request_index])
         signals = np.where(
@@ -481,7 +483,8 @@ def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> p
     path_rows = []
     for learner_name, learner in learners.items():
         for is_gated in (False, True):
-            votes, confidence = no_votes(1), 0.0
+            votes = no_votes(1)
+            confidence = 0.0
             for request in range(1, requests + 1):
                 is_question = request == 1 or (
                     is_gated and bool(question_schedule(confidence, request - 1, learner))

@@ -248,11 +248,10 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> FloatArray:
       >>> evidence([0, 2], [12, 2]).round(1).tolist()  # 12 right on bodies, 2 wrong on coversheets
       [53.9, 53.9]
     """
-    wrong_counts, trial_counts = np.asarray(wrong, np.int64), np.asarray(of, np.int64)
-    wrong_total, trial_total = (
-        wrong_counts.sum(axis=-1, keepdims=True),
-        trial_counts.sum(axis=-1, keepdims=True),
-    )
+    wrong_counts = np.asarray(wrong, np.int64)
+    trial_counts = np.asarray(of, np.int64)
+    wrong_total = wrong_counts.sum(axis=-1, keepdims=True)
+    trial_total = trial_counts.sum(axis=-1, keepdims=True)
     log_gamma, log_gamma_sums, log_powers = _likelihood_tables(int(trial_total.max(initial=0)) + 1)
     two_rates_likelihood = _averaged_likelihood(
         wrong_counts, trial_counts, log_gamma, log_gamma_sums
@@ -287,10 +286,8 @@ def _likelihood_tables(n_outcomes: int) -> tuple[FloatArray, FloatArray, FloatAr
     from scipy.special import gammaln, xlogy
 
     outcome_numbers = np.arange(n_outcomes, dtype=np.float64)
-    log_gamma, log_gamma_sums = (
-        gammaln(outcome_numbers + PRIOR_WEIGHT),
-        gammaln(outcome_numbers + 2.0 * PRIOR_WEIGHT),
-    )
+    log_gamma = gammaln(outcome_numbers + PRIOR_WEIGHT)
+    log_gamma_sums = gammaln(outcome_numbers + 2.0 * PRIOR_WEIGHT)
     return (
         log_gamma - log_gamma[0],
         log_gamma_sums - log_gamma_sums[0],

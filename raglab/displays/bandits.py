@@ -174,7 +174,8 @@ class RegretDisplay(FrameDisplay):
         return 7.2, min(2.8 + 1.8 * len(self._panels), 6.6)
 
     def _draw(self, style: Style) -> list[Any]:
-        run_lines, drawn_rounds = [], self.rows["round"].unique()
+        run_lines = []
+        drawn_rounds = self.rows["round"].unique()
         replications_text = canvas.size_text(self.rows["replications"], "replications")
         rounds_label = f"rounds (count{', logarithmic' if self.log_x else ''}; {replications_text})"
         for axes, (quantity, panel_label) in zip(self.axes_, self._panels.items(), strict=True):
@@ -348,10 +349,8 @@ class _ArmDisplay(FrameDisplay):
         """
         arm_lines = []
         for arm_index, (arm_name, arm_rows) in enumerate(self._parts().items()):
-            legend_label, line_look = (
-                f"{canvas.literal_text(arm_name)}{legend_suffixes[arm_index]}",
-                canvas.line_style(arm_index),
-            )
+            legend_label = f"{canvas.literal_text(arm_name)}{legend_suffixes[arm_index]}"
+            line_look = canvas.line_style(arm_index)
             line_look |= style
             arm_lines.append(
                 canvas.draw_with_band(
@@ -646,7 +645,8 @@ class PropensityDisplay(_ArmDisplay):
         return self.rows.rename(columns={"low": "least", "high": "most"})
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, legend_suffixes = self.ax_, [""] * len(self.arms)
+        axes = self.ax_
+        legend_suffixes = [""] * len(self.arms)
         if self.action is not None:
             chosen_rounds = [
                 np.flatnonzero(self.action == arm_index) + 1 for arm_index in range(len(self.arms))
@@ -769,9 +769,11 @@ class PosteriorDisplay(FrameDisplay):
         return cls(arm_rows, belief.grid, density, quantity, level).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, arm_lines = self.ax_, []
+        axes = self.ax_
+        arm_lines = []
         for arm_index, arm_row in enumerate(self.rows.to_dict("records")):
-            density, line_look = self.density[:, arm_index], canvas.line_style(arm_index) | style
+            density = self.density[:, arm_index]
+            line_look = canvas.line_style(arm_index) | style
             pulls_text = f"{arm_row['pulls']:,} pull{'' if arm_row['pulls'] == 1 else 's'}"
             legend_label = (
                 f"{canvas.literal_text(arm_row['arm'])}: mean {arm_row['mean']:.3f}, {pulls_text}"

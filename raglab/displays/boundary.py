@@ -133,13 +133,15 @@ def shard_boundary(
     is_depth = depth is None or 0 <= depth < n_depths
     check(is_depth, f"depth must be one that the trace holds, 0 to {n_depths - 1}", depth)
     (decisions,) = replay.decide_policies(trace, [policy], arm)
-    evidence, case_indices = decisions.tables.evidence, np.arange(len(trace))
+    evidence = decisions.tables.evidence
+    case_indices = np.arange(len(trace))
     depth_indices = (
         decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
     )
     # Which hits would be chosen if no gate stood in the way: else a refused case would count as one
     # without evidence.
-    thresholds, policy_shape = policy_thresholds([policy.without_gates()]), (1, len(trace))
+    thresholds = policy_thresholds([policy.without_gates()])
+    policy_shape = (1, len(trace))
     chosen_slots = np.stack(
         [
             chain.gate_depth(evidence, thresholds, depth_index, policy_shape).slot[0]
@@ -295,7 +297,8 @@ class DecisionBoundaryDisplay(Display):
                 name_position = ((zone_start + zone_end) / 2, ZONE_NAME_HEIGHT)
                 axes.text(*name_position, boundary.names[zone], style="italic", **CENTRED_TEXT)
         _draw_taus(axes, boundary)
-        drawn_name, n_cases = canvas.literal_text(self.name_ or "all"), len(boundary.group)
+        drawn_name = canvas.literal_text(self.name_ or "all")
+        n_cases = len(boundary.group)
         case_bars = _draw_cases(
             axes,
             boundary,
@@ -348,7 +351,8 @@ class DecisionBoundaryDisplay(Display):
         """
         import pandas as pd
 
-        boundary, group_counts = self.boundary, zone_counts(self.boundary)
+        boundary = self.boundary
+        group_counts = zone_counts(self.boundary)
         zones = list(boundary.zones)
         n_cases, explicit_counts, answered_counts, right_counts = (
             zone_table[zones].ravel() for zone_table in group_counts
@@ -384,12 +388,12 @@ class DecisionBoundaryDisplay(Display):
     @property
     def _facts(self) -> list[tuple[str, str]]:
         """Cases at or above the upper threshold, the order of the confidence, named documents."""
-        boundary, group_counts = self.boundary, zone_counts(self.boundary)
-        above_counts, group_totals = group_counts.n[BOTH_THRESHOLDS], group_counts.n.sum(axis=0)
-        n_explicit, explicit_between = (
-            int(boundary.explicit.sum()),
-            group_counts.explicit[LOWER_THRESHOLD],
-        )
+        boundary = self.boundary
+        group_counts = zone_counts(self.boundary)
+        above_counts = group_counts.n[BOTH_THRESHOLDS]
+        group_totals = group_counts.n.sum(axis=0)
+        n_explicit = int(boundary.explicit.sum())
+        explicit_between = group_counts.explicit[LOWER_THRESHOLD]
         is_right = boundary.group == 0  # if answered, against all others
         auroc = metrics.auroc(is_right, boundary.confidence)
         auroc_interval = metrics.auroc_interval(is_right, boundary.confidence, self.level)
@@ -447,7 +451,8 @@ def _share_text(numerator: int, denominator: int) -> str:
 
 def _ok_share_text(group_counts: ZoneCounts, zone: int, level: float) -> str:
     """Share of a zone's cases that are labelled ok."""
-    n_ok, n_cases = int(group_counts.n[zone, :2].sum()), int(group_counts.n[zone].sum())
+    n_ok = int(group_counts.n[zone, :2].sum())
+    n_cases = int(group_counts.n[zone].sum())
     lower_bound, upper_bound = metrics.clopper_pearson(n_ok, n_cases, level)
     return f"{n_ok}/{n_cases} labelled ok" + (
         f", {percent(n_ok / n_cases)} ({interval(float(lower_bound), float(upper_bound))})"

@@ -190,7 +190,8 @@ def panels(
     """
     subplot_options: Style = {"sharex": n_columns == 1, "squeeze": False}
     if ax is None:
-        n_panels, panel_height = n_rows * n_columns, figure_size[1] / n_rows
+        n_panels = n_rows * n_columns
+        panel_height = figure_size[1] / n_rows
         if figure_width is not None and n_columns > (
             fitting_columns := max(1, int(figure_width / MIN_PANEL_INCHES))
         ):
@@ -223,7 +224,8 @@ def is_narrow(axes: Axes) -> bool:
 
 def _size_in_inches(axes: Axes) -> tuple[float, float]:
     """Width and height of the place of axes, with its labels."""
-    axes_box, figure = axes.get_position(original=True), whole_figure(axes)
+    axes_box = axes.get_position(original=True)
+    figure = whole_figure(axes)
     return (
         axes_box.width * figure.get_figwidth() / SUBPLOT_SHARE,
         axes_box.height * figure.get_figheight() / SUBPLOT_SHARE,
@@ -288,7 +290,8 @@ def png(artist: Figure | Axes, note: str = "") -> bytes:
     Args:
       note: written below it, so that it also stands where the figure is shown alone.
     """
-    png_bytes, figure = BytesIO(), whole_figure(artist)
+    png_bytes = BytesIO()
+    figure = whole_figure(artist)
     if note:
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
     figure.savefig(
@@ -512,7 +515,8 @@ __all__ = ["Axes", "Figure"]
 def image(figure: Figure, alternative_text: str) -> str:
     """Figure as an image of a page; none where `pyplot` shows it in any case."""
     # a figure is pyplot's only where somebody imported that; closed, it has no manager
-    pyplot, manager = sys.modules.get("matplotlib.pyplot"), figure.canvas.manager
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    manager = figure.canvas.manager
     if pyplot is not None and manager is not None and pyplot.fignum_exists(manager.num):
         return ""
     png_text = b64encode(png(figure)).decode("ascii")

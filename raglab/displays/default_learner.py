@@ -138,7 +138,8 @@ def _draw_path(
     style: Style,
 ) -> Any:  # noqa: ANN401
     """Line of a learner, with a mark where the user was asked."""
-    line_look, question_rows = canvas.line_style(learner_index) | style, path[path["question"]]
+    line_look = canvas.line_style(learner_index) | style
+    question_rows = path[path["question"]]
     legend_label = f"{canvas.literal_text(learner)}: ends at {path['confidence'].iloc[-1]:.3f}"
     if path["gated"].any():
         legend_label += f", questions: {len(question_rows)}"
@@ -312,10 +313,8 @@ class ClarifyDisplay(FrameDisplay):
         for policy_index, (policy, policy_rows) in enumerate(
             self._drawn_rows().groupby("policy", sort=False)
         ):
-            policy_label, line_look = (
-                canvas.literal_text(str(policy)),
-                canvas.line_style(policy_index) | style,
-            )
+            policy_label = canvas.literal_text(str(policy))
+            line_look = canvas.line_style(policy_index) | style
             for axes, measure in zip(self.axes_, CLARIFY_MEASURES, strict=True):
                 measure_line = canvas.draw_with_band(
                     axes, policy_rows, "last", measure, policy_label, line_look, f"{measure}_"
@@ -406,7 +405,8 @@ class SilenceDisplay(Display):
         return cls(rows).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, policy_lines = self.ax_, []
+        axes = self.ax_
+        policy_lines = []
         for policy_index, (policy, policy_rows) in enumerate(
             self.frame().groupby("policy", sort=False)
         ):

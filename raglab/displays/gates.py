@@ -188,10 +188,8 @@ class ThresholdSweepDisplay(FrameDisplay):
         canvas.draw_band_label(axes, f"{100 * self.level:g} % interval at each step")
         certified_marks: list[float] = []
         if (certificate := self.certificate) is not None:
-            certified_threshold, certificate_text = (
-                certificate.threshold,
-                _certified_text(certificate),
-            )
+            certified_threshold = certificate.threshold
+            certificate_text = _certified_text(certificate)
             if certified_threshold is None:
                 axes.plot([], [], label=certificate_text, linestyle="none")
             else:
@@ -321,7 +319,8 @@ class OutcomeTableDisplay(Display):
         Example:
           `OutcomeTableDisplay.from_predictions(labels, statuses, right=frame["correct"])`
         """
-        label_codes, status_codes = _status_codes("label", label), _status_codes("status", status)
+        label_codes = _status_codes("label", label)
+        status_codes = _status_codes("status", status)
         outcome_counts = metrics.outcome_table(label_codes, status_codes)
         check(outcome_counts.any(), "label must hold at least one case", "none; check the split")
         wrong_sources = None
@@ -370,10 +369,8 @@ class OutcomeTableDisplay(Display):
         import pandas as pd
 
         status_names = [status.name for status in Status]
-        label_counts, cell_counts = (
-            np.repeat(self.counts.sum(axis=1), len(status_names)),
-            self.counts.ravel(),
-        )
+        label_counts = np.repeat(self.counts.sum(axis=1), len(status_names))
+        cell_counts = self.counts.ravel()
         frame_columns: dict[str, Any] = {
             "label": np.repeat(status_names, len(status_names)),
             "decision": status_names * len(status_names),
@@ -431,7 +428,8 @@ def _gate_steps(
         np.append(curve_counts[::-1], 0)
         for curve_counts in (answered_curve.n, answered_curve.k, ok_curve.k)
     )
-    n_ok, n_cases = int(np.count_nonzero(is_ok)), len(is_ok)
+    n_ok = int(np.count_nonzero(is_ok))
+    n_cases = len(is_ok)
     step_columns: dict[str, Any] = {
         "low": np.append(-np.inf, thresholds),
         "high": np.append(thresholds, np.inf),
@@ -676,20 +674,16 @@ def _weighed_curve(
 
     An interval is that of as many cases as those of the bin are worth (Kish 1965).
     """
-    outcome_values, scores = (
-        np.asarray(outcomes, dtype=np.float64),
-        np.asarray(probabilities, dtype=np.float64),
-    )
+    outcome_values = np.asarray(outcomes, dtype=np.float64)
+    scores = np.asarray(probabilities, dtype=np.float64)
     bin_indices = np.maximum(np.searchsorted(curve.at, scores, side="left") - 1, 0)
     bin_weights, score_sums, outcome_sums, squared_weights = (
         np.bincount(bin_indices, weights * case_values, minlength=len(curve.at))
         for case_values in (1.0, scores, outcome_values, weights)
     )
     # a label without a share weighs nothing
-    mean_scores, observed_rates = (
-        _share_or_nan(score_sums, bin_weights),
-        _share_or_nan(outcome_sums, bin_weights),
-    )
+    mean_scores = _share_or_nan(score_sums, bin_weights)
+    observed_rates = _share_or_nan(outcome_sums, bin_weights)
     # no whole number of cases
     effective_counts: Any = np.nan_to_num(_share_or_nan(bin_weights**2, squared_weights))
     interval = metrics.clopper_pearson(
@@ -928,7 +922,8 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     is_same_target = target is None or np.allclose(certified_risks, target, rtol=1e-9, atol=0.0)
     known_targets = ", ".join(f"{certified_risk:g}" for certified_risk in certified_risks)
     check(is_same_target, f"target must be the certified one, {known_targets}", target)
-    n_cases, certified_threshold = _curve_cases(curve), certificate.threshold
+    n_cases = _curve_cases(curve)
+    certified_threshold = certificate.threshold
     # without a threshold its promise is of the first level that was tried, one of the curve's
     is_certified_step = (
         np.ones(len(curve.at), dtype=bool)

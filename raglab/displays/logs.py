@@ -102,7 +102,8 @@ class ForestDisplay(FrameDisplay):
         return 7.2, 1.9 + 0.42 * len(self.rows)
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, row_heights = self.ax_, -np.arange(len(self.rows), dtype=np.float64)
+        axes = self.ax_
+        row_heights = -np.arange(len(self.rows), dtype=np.float64)
         for status, status_mark in STATUS_MARKS.items():
             status_rows = np.flatnonzero(self.rows["status"] == status)
             if len(status_rows):
@@ -292,7 +293,8 @@ class RewardAuditDisplay(Display):
 
         `panel`, `of` (arm, policy or signal), `value`, `low`, `high`.
         """
-        arm_rows, simulation_rows = self.audit.arms, self.audit.simulation
+        arm_rows = self.audit.arms
+        simulation_rows = self.audit.simulation
         drawn_measures = [(arm_rows, measure) for measure in ARM_MEASURES]
         drawn_measures += [(simulation_rows, "value"), (simulation_rows, "difference")]
         measure_frames = []
@@ -305,7 +307,8 @@ class RewardAuditDisplay(Display):
         return joined_panels(measure_frames)
 
     def _summary(self) -> Summary:
-        arm_rows, policy_rows = self.audit.arms, self.audit.simulation
+        arm_rows = self.audit.arms
+        policy_rows = self.audit.simulation
         policy_columns = {
             "policy": policy_rows["policy"],
             "value": estimate_cells(policy_rows, "value", "value_"),

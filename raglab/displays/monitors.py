@@ -96,10 +96,8 @@ class MonitorDisplay(FrameDisplay):
             evidence_axes.set_title(
                 canvas.literal_text(panel_title, canvas.LONGEST_TITLE), loc="left"
             )
-            labelled_counts, margin_held = (
-                drawn_rows["labelled"],
-                drawn_rows["log_wealth_held"] - drawn_rows["bar_held"],
-            )
+            labelled_counts = drawn_rows["labelled"]
+            margin_held = drawn_rows["log_wealth_held"] - drawn_rows["bar_held"]
             # less the bar, so that one line is the bar of both
             drawn_lines += evidence_axes.plot(
                 labelled_counts, drawn_rows["margin_alarm"], **ALARM_LINE | style

@@ -93,7 +93,8 @@ class SignalAuditDisplay(Display):
         return 2.8 + 3.6 * self._grid[1], 2.1 + 0.34 * len(self._rows)
 
     def _draw(self, style: Style) -> list[Any]:
-        signal_rows, auroc_axes = self._rows, self.axes_[-1]
+        signal_rows = self._rows
+        auroc_axes = self.axes_[-1]
         basis_text = f"{self._interval_is}; {canvas.size_text(self.audit.cases, 'labelled cases')}"
         if self._costed:
             has_doubles = signal_rows["rank_correlation"].abs() >= DOUBLE
@@ -105,7 +106,8 @@ class SignalAuditDisplay(Display):
                 self.ax_, worth_rows, WORTH_MEASURES, SIGNAL_MARKS, MARKS_HEIGHT, style
             )
             self.ax_.axvline(0.0, **canvas.TARGET_LINE)
-            full_cost, cost_without_signals = self.audit.cost, self.audit.cost_without_signals
+            full_cost = self.audit.cost
+            cost_without_signals = self.audit.cost_without_signals
             costs_text = f"{full_cost:.3f} with all signals, {cost_without_signals:.3f} with none"
             self.ax_.set_xlabel(f"cost saved a case, cross-validated ({costs_text}; {basis_text})")
         canvas.draw_measures(

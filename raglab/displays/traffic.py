@@ -114,7 +114,8 @@ class ReviewDisplay(Display):
         """Shares of all requests as one threshold moves, as exact steps."""
         curve = self.review.curves[path]
         step_places = canvas.spaced_places(len(curve.low), MAX_CURVE_STEPS)
-        step_starts, step_counts = curve.low[step_places], curve.counts[step_places]
+        step_starts = curve.low[step_places]
+        step_counts = curve.counts[step_places]
         current_threshold = float(self.review.thresholds.set_index("path")["current"][path])
         change_points = step_starts[1:]
         axis_start, axis_end = canvas.visible_range(change_points, [current_threshold])
@@ -156,7 +157,8 @@ class ReviewDisplay(Display):
     def _draw_days(self, axes: Axes, style: Style) -> list[Any]:
         """Shares of each day's requests below each other, with their number."""
         days = self.review.days
-        day_places, bar_base = np.arange(len(days)), np.zeros(len(days))
+        day_places = np.arange(len(days))
+        bar_base = np.zeros(len(days))
         status_bars = []
         for status in Status:
             day_shares = (days[status.name] / days["n"]).to_numpy(np.float64)

@@ -88,10 +88,8 @@ class TraceComparisonDisplay(Display):
         panel_title = canvas.literal_text(self.name_ or "decisions", canvas.LONGEST_TITLE)
         confusion_matrix(decision_counts, axes, title=panel_title)
         for cell_index, cell_text in enumerate(axes.texts):
-            n_correct, n_incorrect = (
-                correct_counts.flat[cell_index],
-                incorrect_counts.flat[cell_index],
-            )
+            n_correct = correct_counts.flat[cell_index]
+            n_incorrect = incorrect_counts.flat[cell_index]
             if n_correct or n_incorrect:
                 cell_text.set_text(f"{cell_text.get_text()}\n+{n_correct} −{n_incorrect}")
         axes.set(
@@ -129,10 +127,8 @@ class TraceComparisonDisplay(Display):
         )
         # each trace has its own threshold: upright for the old scores, level for the new ones
         for trace_side, draw_threshold, name_axis, line_dash in trace_sides:
-            threshold, pass_rate = (
-                signal_row[f"threshold_{trace_side}"],
-                signal_row[f"passes_{trace_side}"],
-            )
+            threshold = signal_row[f"threshold_{trace_side}"]
+            pass_rate = signal_row[f"passes_{trace_side}"]
             mark_style = {"color": "black", "linewidth": 1.3, "linestyle": line_dash}
             draw_threshold(
                 threshold,

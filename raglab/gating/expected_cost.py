@@ -241,7 +241,8 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> FloatArray
             "none",
             "pass those of `DecisionModel.group_values`",
         )
-    bias_by_group, no_bias = dict(model.groups.bias), (0.0,) * len(OUTCOME_CLASSES)
+    bias_by_group = dict(model.groups.bias)
+    no_bias = (0.0,) * len(OUTCOME_CLASSES)
     added_bias: FloatArray = np.array(
         [bias_by_group.get(group_name, no_bias) for group_name in groups], dtype=np.float64
     )

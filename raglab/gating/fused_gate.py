@@ -160,10 +160,8 @@ def rank_knots(values: FloatArray) -> tuple[FloatArray, FloatArray]:
                 measured_values, np.linspace(0.0, 1.0, MAX_SIGNAL_KNOTS), method="inverted_cdf"
             )
         )
-    rank_below, rank_through = (
-        np.searchsorted(measured_values, knot_levels, side="left"),
-        np.searchsorted(measured_values, knot_levels, side="right"),
-    )
+    rank_below = np.searchsorted(measured_values, knot_levels, side="left")
+    rank_through = np.searchsorted(measured_values, knot_levels, side="right")
     return knot_levels, ndtri((rank_below + rank_through) / (2.0 * len(measured_values)))
 
 
@@ -193,7 +191,8 @@ def fit_fusion(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIG
     """
     from scipy.optimize import minimize
 
-    signals, outcomes = float_array(signals, "signals"), float_array(right, "right")
+    signals = float_array(signals, "signals")
+    outcomes = float_array(right, "right")
     check_present(outcomes, "right", "leave out cases without a label")
     right = outcomes != 0.0
     if right.all() or not right.any():
@@ -206,7 +205,8 @@ def fit_fusion(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIG
     # does not matter.
     case_order = np.lexsort((right, *signals[::-1]))
     sorted_outcomes = right[case_order].astype(np.float64)
-    fitted_signals, design_columns = [], []
+    fitted_signals = []
+    design_columns = []
     for signal_name, signal_row in zip(names, signals, strict=True):
         signal_values = signal_row[case_order]
         # A signal with one value ranks nothing, and has no spread to be standardised by.

@@ -153,9 +153,11 @@ class BanditStudy(SearchStudy):
     def _source(self) -> tuple[dict[str, str], TrackedData | None]:
         from raglab.lab.tracking import TrackedData
 
-        source_kind, source_tag = ("table", "table_digest")
+        source_kind = "table"
+        source_tag = "table_digest"
         if self.weights is not None:
-            source_kind, source_tag = ("trace", "trace_fingerprint")
+            source_kind = "trace"
+            source_tag = "trace_fingerprint"
         source_id = str(self.settings[source_kind])
         policy_tags = {
             setting_name: str(self.settings[setting_name])
@@ -248,7 +250,8 @@ class BanditProblem:
 
     def first(self) -> dict[str, float]:
         """Values of the start, within what is tried, for the first trial."""
-        search_space, start_play = self.space, self.start
+        search_space = self.space
+        start_play = self.start
         start_values = {
             setting_name: float(getattr(PUBLISHED_REWARD_WEIGHTS, setting_name))
             for setting_name in (*WEIGHT_NAMES, "lambda_")
@@ -328,7 +331,8 @@ class BanditProblem:
                 if played_run.spend is None
                 else float(played_run.spend[:, -1].mean()) / self.rounds
             )
-            measured_use, limit_excess = {"spend": mean_spend}, {}
+            measured_use = {"spend": mean_spend}
+            limit_excess = {}
             if self.budget is not None:
                 limit_excess = {"spend": mean_spend - BUDGET_TOLERANCE * self.budget.per_question}
         mean_value = float(played_run.value[:, -1].mean()) / self.rounds
@@ -680,7 +684,8 @@ def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]
         split_tables = [table_rows(_checked(table), np.sort(half_rows)) for half_rows in halves]
     else:
         for field_name in ("arms", "feature_names", "price", "order"):
-            table_value, judge_value = getattr(table, field_name), getattr(judge, field_name)
+            table_value = getattr(table, field_name)
+            judge_value = getattr(judge, field_name)
             if table_value != judge_value:
                 message = (
                     f"judge must have the table's {field_name}, {table_value}, got {judge_value}."
@@ -790,7 +795,8 @@ def _compare(
 
     With the notes of the comparison.
     """
-    judge_table, net_table = problem.judge, problem.met(problem.judge, problem.start)
+    judge_table = problem.judge
+    net_table = problem.met(problem.judge, problem.start)
     plays = {TUNED: tuned_play, problem.untuned: problem.start}
     contenders = {
         policy_name: (play.learner, problem.met(judge_table, play).reward)

@@ -291,8 +291,10 @@ def compare_baselines(
 
 
 Pairs = list[tuple[BaselineCase, BaselineCase]]
-ONLY_BEFORE, ONLY_AFTER = "only in the baseline", "only in these cases"
-OTHER_QUESTION, OTHER_LABEL = "another question under the same id", "another label"
+ONLY_BEFORE = "only in the baseline"
+ONLY_AFTER = "only in these cases"
+OTHER_QUESTION = "another question under the same id"
+OTHER_LABEL = "another label"
 
 
 def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
@@ -358,7 +360,8 @@ def _losses(
     least_losses = min_effect + COST_ROUNDING * np.where(
         measure_names == COST_MEASURE, float(costs.max()), 1.0
     )
-    exceeds, is_shown = measure_table["loss"] > least_losses, measure_table["low"] > 0.0
+    exceeds = measure_table["loss"] > least_losses
+    is_shown = measure_table["low"] > 0.0
     verdict_conditions = [measure_table["loss"].isna(), exceeds & is_shown, exceeds, is_shown]
     verdicts = np.select(verdict_conditions, ["no case", "lost", "open", "small"], "kept")
     count_columns = [

@@ -39,7 +39,8 @@ from raglab.replaying.breakpoints import StepCells, sum_moves
 from raglab.store.policies import Policy
 from raglab.values import AnyArray, CodeArray, FloatArray, IntArray, Status, TraceData
 
-CROSS_FIT_FOLDS, CROSS_FIT_REPEATS = 5, 4
+CROSS_FIT_FOLDS = 5
+CROSS_FIT_REPEATS = 4
 FOLD_POOL_SIZE = 400  # configurations of the chain that a fold chooses among before its line search
 FOLD_SEARCH_ROUNDS = 3  # of the line search in a fold
 MIN_LABEL_CASES = 10  # cases of a label that occurs, below which a model of it is not trusted
@@ -313,7 +314,8 @@ class BoundCells(NamedTuple):
 
 def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
     """One bound on each signal that differs between cases and says which way it points."""
-    evidence, answered_cells = cases.evidence, cases.cells(always_answer(cases.start))
+    evidence = cases.evidence
+    answered_cells = cases.cells(always_answer(cases.start))
     has_options = evidence.n_options_all[0] >= MIN_OPTIONS
     for signal_row, signal in enumerate(evidence.known.rows):
         signal_values = evidence.signals[signal_row, 0]
@@ -619,7 +621,8 @@ def ratio_steps(
 
 def step_ratio(steps: StepCells, step_place: int) -> float:
     """A ratio of a step: 1 where it holds 1, else its middle, a short number."""
-    lower_ratio, upper_ratio = float(steps.low[step_place]), float(steps.high[step_place])
+    lower_ratio = float(steps.low[step_place])
+    upper_ratio = float(steps.high[step_place])
     if lower_ratio < 1.0 <= upper_ratio:
         return 1.0
     return _round_between((lower_ratio + upper_ratio) / 2.0, np.array([lower_ratio, upper_ratio]))

@@ -172,7 +172,8 @@ def retest(
     """
     import pandas as pd
 
-    target_names, target_rows = list(targets), []
+    target_names = list(targets)
+    target_rows = []
     repeated_questions = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
 
     def losses(decision_tally: Tally, undecided_note: int) -> RateCounts:
@@ -196,7 +197,8 @@ def retest(
     answers_missing = {policy.policy_id: rate_counts.missing_answers[0]}
     check_compared(answers_missing)
     for target_place, (target_name, target_rate) in enumerate(targets.items()):
-        k, n = rate_counts.total(0, target_place), int(rate_counts.n[0, target_place])
+        k = rate_counts.total(0, target_place)
+        n = int(rate_counts.n[0, target_place])
         # Every promise must hold, so each upper bound may use all of delta; one broken promise is
         # enough, so the lower bounds share it.
         upper_bound = float(rate_counts.bounds(target_place, delta, target_rate)[0])

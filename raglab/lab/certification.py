@@ -147,7 +147,8 @@ def certify_alone(
     cases = certify_splits(trace)
     candidates, learning_doubts = distinct_candidates([policy], cases)
     _warn_of_refusals(cases.learned_on, policy, settings.arm)
-    depth_notes, test_order = _depth_note(trace, candidates), TestOrder("single", np.arange(1))
+    depth_notes = _depth_note(trace, candidates)
+    test_order = TestOrder("single", np.arange(1))
     return _certification(cases, candidates, test_order, settings, (*learning_doubts, *depth_notes))
 
 
@@ -218,9 +219,11 @@ def certify_best(
     settings = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
     cases = certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
-    replayed_trace, is_family = held_trace(cases.learned_on), isinstance(candidates, Policy)
+    replayed_trace = held_trace(cases.learned_on)
+    is_family = isinstance(candidates, Policy)
     if isinstance(candidates, Policy):
-        listed_candidates, start_policy = None, limit_depth(candidates, trace)
+        listed_candidates = None
+        start_policy = limit_depth(candidates, trace)
     else:
         listed_policies = [
             *(candidates.values() if isinstance(candidates, Mapping) else candidates)
@@ -394,7 +397,8 @@ def sequence_test(
     shown_place = (
         chosen_place if chosen_place >= 0 else 0 if in_sequence else int(np.argmin(joint_p))
     )
-    shown_counts, n_candidates = rate_counts.subset(np.array([shown_place])), len(passed_mask)
+    shown_counts = rate_counts.subset(np.array([shown_place]))
+    n_candidates = len(passed_mask)
 
     def promises_at(test_level: float) -> tuple[Promise, ...]:
         return tuple(
@@ -645,8 +649,10 @@ def _untested(
     """Result where no candidate can pass: none is tested, and no look is taken."""
     import pandas as pd
 
-    n_cases, counts_on_pilot = cases.n_questions, test_order.pilot
-    target_sizes, cases_phrase = dict.fromkeys(settings.targets, n_cases), ""
+    n_cases = cases.n_questions
+    counts_on_pilot = test_order.pilot
+    target_sizes = dict.fromkeys(settings.targets, n_cases)
+    cases_phrase = ""
     if test_order.n_tests > 1:
         cases_phrase = f" for {test_order.n_tests:,} tests at once"
     elif counts_on_pilot is not None and not len(test_order.places):
@@ -738,7 +744,8 @@ def _noted_look(
 
     Its key is a digest of what is tested, in which order, at which level, and of what is counted.
     """
-    target_order, rate_counts = np.argsort(list(settings.targets)), decided_candidates.counts
+    target_order = np.argsort(list(settings.targets))
+    rate_counts = decided_candidates.counts
     sorted_losses = [
         [
             int(target_loss) if target_loss.is_integer() else target_loss
@@ -755,7 +762,8 @@ def _noted_look(
     is_priced = settings.costs and COST in settings.targets
     stated_costs = [metrics.stated_costs(metrics.cost_matrix(settings.costs))] if is_priced else []
     mix_parts: list[Any] = []
-    mix_corners, question_cells = decided_candidates.corners(settings), decided_candidates.units
+    mix_corners = decided_candidates.corners(settings)
+    question_cells = decided_candidates.units
     if settings.mix is not None and mix_corners is not None and question_cells is not None:
         mix_parts = [
             settings.mix.rows,

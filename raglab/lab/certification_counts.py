@@ -37,7 +37,8 @@ from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, Status, refuse
 
-COST, RISK = "expected_cost", "hallucination_rate"
+COST = "expected_cost"
+RISK = "hallucination_rate"
 PILOT_AND_CERTIFY = ("tune", "certify")
 # fields of `RateCounts` with a row a policy
 POLICY_FIELDS = ("cells", "k", "n", "cost", "coverage", "over_ask", "missing", "undecided")
@@ -183,7 +184,8 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
     queries_by_split = trace_queries(trace)
     check_split_names(queries_by_split)
     pilot_split, tested_split = PILOT_AND_CERTIFY
-    pilot_trace, held_out = None, trace
+    pilot_trace = None
+    held_out = trace
     if tested_split in queries_by_split:
         pilot_trace = trace.split(pilot_split) if pilot_split in queries_by_split else None
         held_out = trace.split(tested_split)
@@ -364,8 +366,10 @@ def counted_losses(
       target_names: rates of `metrics.RATES`, or `expected_cost`.
       costs: of the latter, and of `cost`.
     """
-    cells, cost_table = metrics.cell_table(cells), metrics.cost_matrix(costs)
-    rate_counts, label_counts = metrics.rate_counts(cells), metrics.label_counts(cells)
+    cells = metrics.cell_table(cells)
+    cost_table = metrics.cost_matrix(costs)
+    rate_counts = metrics.rate_counts(cells)
+    label_counts = metrics.label_counts(cells)
     rate_sizes = metrics.denominators(rate_counts, label_counts)
     highest_cost = float(cost_table.max()) or 1.0
     n_cases = label_counts.sum(axis=-1)
@@ -405,7 +409,8 @@ def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str |
 
     Each is a wrong answer, and one of those of which 5 % may be missing.
     """
-    decision_tally, n_failed = tally(trace, policies, arm), failed_count(trace)
+    decision_tally = tally(trace, policies, arm)
+    n_failed = failed_count(trace)
     if not n_failed:
         return decision_tally
     failed_cells = decision_tally.cells + n_failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
@@ -619,7 +624,8 @@ def pilot_counts(
             and decision_model.fitted_on == pilot_hash
         ):
             places_by_model.setdefault(policy.structure, []).append(candidate_place)
-    pilot_cells, cross_fitted = split_counts.counted.cells.copy(), set[int]()
+    pilot_cells = split_counts.counted.cells.copy()
+    cross_fitted = set[int]()
     for candidate_places in places_by_model.values():
         try:
             blind_cells = held_out_cells(

@@ -59,7 +59,8 @@ def grid(
     )
     path_levels = []
     for path, path_parts in zip(used_paths, zip(*values_by_part, strict=True), strict=True):
-        own_value, known_values = policy.value(path), np.unique(np.concatenate(path_parts))
+        own_value = policy.value(path)
+        known_values = np.unique(np.concatenate(path_parts))
         picked_values = (
             np.quantile(known_values, level_ranks, method="inverted_cdf").tolist()
             if len(known_values)
@@ -80,7 +81,8 @@ def grid(
     switched_policy = policy.replace(*chain.from_iterable(switches.items())) if switches else policy
     # The two taus move together: their spread is what naming documents is worth, not what is
     # searched for.
-    default_path, explicit_path = "confidence.tau_default", "confidence.tau_explicit"
+    default_path = "confidence.tau_default"
+    explicit_path = "confidence.tau_explicit"
     tau_spread = policy.confidence.tau_default - policy.confidence.tau_explicit
     grid_policies = [policy]
     for level_values in product(*path_levels):
@@ -148,7 +150,8 @@ def declared_family(policy: Policy, off_gates: Collection[str] = ()) -> tuple[st
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:
     """Refuse paths of no threshold, or of one that does not act under the policy's rule."""
-    signal_bounds, decision_rule = f"{SIGNALS}.", policy.decision.rule
+    signal_bounds = f"{SIGNALS}."
+    decision_rule = policy.decision.rule
     is_by_cost = decision_rule == EXPECTED_COST
     for threshold_path in paths:
         if threshold_at(threshold_path) is None:

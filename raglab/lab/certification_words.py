@@ -116,7 +116,8 @@ class Certification(Result):
     @property
     def facts(self) -> list[tuple[str, ...]]:
         """Facts of the certificate, with the settings in which the chosen candidate differs."""
-        certificate, certificate_rows = self.certificate, certificate_facts(self.certificate)
+        certificate = self.certificate
+        certificate_rows = certificate_facts(self.certificate)
         if self.policy is None:
             return certificate_rows
         chosen_settings = self.table.set_index("policy_id")["changed"][str(certificate.chosen)]
@@ -136,7 +137,8 @@ class Certification(Result):
 def changed_settings(start_policy: Policy, policy: Policy) -> dict[str, Any]:
     """Settings in which a candidate differs, with its values."""
     # A manifest leaves out what was added since the first version and has its default.
-    start_manifest, policy_manifest = start_policy.manifest, policy.manifest
+    start_manifest = start_policy.manifest
+    policy_manifest = policy.manifest
     return {
         setting_path: policy.value(setting_path)
         for setting_path in dict.fromkeys((*policy_manifest, *start_manifest))
@@ -310,7 +312,8 @@ def lacking_cases(
 
     Source: rule S6.10.
     """
-    highest_cost, lacking_targets = float(metrics.cost_matrix(settings.costs).max()) or 1.0, {}
+    highest_cost = float(metrics.cost_matrix(settings.costs).max()) or 1.0
+    lacking_targets = {}
     for target_name, n_present in n_cases.items():
         target_limit = float(settings.targets[target_name]) / (
             highest_cost if target_name == COST else 1.0
@@ -349,7 +352,8 @@ def need_note(rate_name: str, data_need: DataNeed, n_cases: int) -> str:
       data_need: of it.
       n_cases: labelled questions there are, whether they count in the rate or not.
     """
-    need_text, n_missing = need_line(rate_name, data_need), missing_questions(data_need, n_cases)
+    need_text = need_line(rate_name, data_need)
+    n_missing = missing_questions(data_need, n_cases)
     if not n_missing:
         return need_text
     need_text += f" Missing: about {n_missing:,} labelled questions without a further error."
@@ -457,7 +461,8 @@ def certificate_notes(
       settings: of the certification.
       unsplit: whether all cases of the trace were certified on.
     """
-    is_certified, test_method = certificate.chosen is not None, certificate.method
+    is_certified = certificate.chosen is not None
+    test_method = certificate.method
     look_phrase = "a further look" if certificate.looks else "a look"
     note_conditions = {
         asking_note(certificate.over_ask, certificate.free): certificate.rests_on_asking,
@@ -501,7 +506,8 @@ def mix_notes(
     rate_counts: RateCounts, test_result: SequenceResult, settings: CertificationSettings
 ) -> tuple[dict[str, LabelNeed], list[str]]:
     """Labels that targets need in a stated mix, and notes on the mix that a promise is for."""
-    label_counts, mix_phrase = metrics.label_counts(rate_counts.cells[0]), "is stated"
+    label_counts = metrics.label_counts(rate_counts.cells[0])
+    mix_phrase = "is stated"
     shown_counts = rate_counts.subset(np.array([test_result.shown]))
     if rate_counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
         case_shares = label_counts / label_counts.sum()

@@ -332,7 +332,8 @@ def tune_clarification(
         **cost_settings,
         n_jobs=n_jobs,
     )
-    comparison, differences = summary(by_seed, level), seed_differences(by_seed, TUNED, level)
+    comparison = summary(by_seed, level)
+    differences = seed_differences(by_seed, TUNED, level)
     settings = {
         "world": name,
         "trials": trials,
@@ -349,7 +350,8 @@ def tune_clarification(
         "tune_contexts": len(tune.contexts),
         "held_out_contexts": len(held_out.contexts),
     }
-    max_errors, tuned_rates = RATE_REQUESTS * most_errors, comparison.iloc[0]
+    max_errors = RATE_REQUESTS * most_errors
+    tuned_rates = comparison.iloc[0]
     limit_phrase = f"{max_errors:.4g} silent errors per 100 requests"
     study_notes = (
         []

@@ -144,7 +144,8 @@ def compare(
     in_sample_text = learned_text(
         ("Policy a", "Policy b"), POLICY_SIDES, trace_learned([a, b], trace)
     )
-    traffic_goal, case_weights = Goal(mix=mix), inclusion_weights(trace)
+    traffic_goal = Goal(mix=mix)
+    case_weights = inclusion_weights(trace)
     if traffic_goal.traffic is not None:
         check_alone(traffic_goal.traffic, case_weights)
         label_counts = np.bincount(first_decisions.label_code, minlength=len(Status))
@@ -276,7 +277,8 @@ def _contest(
     *,
     is_same_policy: bool,
 ) -> PolicyContest:
-    is_right_cell, cell_prices = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
+    is_right_cell = metrics.cell_costs() == 0.0
+    cell_prices = metrics.cell_costs(costs)
     cost_advantage = paired_advantage(
         tuned_cells, reference_cells, costs, policy_name, case_weights
     )

@@ -445,7 +445,8 @@ def _choose_strength(
       case_fold: of each case, from 0, [Q].
       judged_mask: whether a case counts in the loss, [Q].
     """
-    n_folds, judged_rows = int(case_fold.max()) + 1, np.flatnonzero(judged_mask)
+    n_folds = int(case_fold.max()) + 1
+    judged_rows = np.flatnonzero(judged_mask)
     best_choice: tuple[float, float, FloatArray] | None = None
     start_parameters: list[FloatArray | None] = [None] * n_folds
     for strength in sorted(strengths):
@@ -562,7 +563,8 @@ def penalty_shares(x: FloatArray, one_hot: FloatArray) -> FloatArray:
       ... ).tolist()
       [1.94, 0.06]
     """
-    class_sizes, case_weights = one_hot.sum(axis=0), one_hot.sum(axis=1)
+    class_sizes = one_hot.sum(axis=0)
+    case_weights = one_hot.sum(axis=1)
     overall_mean = (
         x.mean(axis=0) if (case_weights == 1.0).all() else case_weights @ x / case_weights.sum()
     )
@@ -771,7 +773,8 @@ def held_out_cells(
     )
     cases = join_decision_cases(case_parts)
     case_fold = stratified_folds(cases.classes, MODEL_FOLDS, np.random.default_rng(seed))
-    blind_policies, traffic = [], None if shared_model.mix is None else shared_model.mix.traffic
+    blind_policies = []
+    traffic = None if shared_model.mix is None else shared_model.mix.traffic
     for held_fold in range(MODEL_FOLDS):
         blind_model = fit_model(
             cases.rows(case_fold != held_fold), signal_names=tuple(shared_model.parts), seed=seed
@@ -902,9 +905,11 @@ def fit_decision(
     cases = join_decision_cases(
         list(each_shard(fitted_cases, fitted_trace, chain_policy, arm, group, what="measure"))
     )
-    case_weights, traffic_mix = inclusion_weights(fitted_trace), checked_mix(mix)
+    case_weights = inclusion_weights(fitted_trace)
+    traffic_mix = checked_mix(mix)
     check_groups(cases.groups, case_weights)
-    cases, traffic = cases._replace(weight=case_weights), None
+    cases = cases._replace(weight=case_weights)
+    traffic = None
     if traffic_mix is not None:
         check_alone(traffic_mix, case_weights)
         label_counts = np.bincount(np.take(LABEL_OF_CLASS, cases.classes), minlength=len(Status))
@@ -967,7 +972,8 @@ def _warn_of_unjudged(classes: IntArray, case_fold: IntArray) -> None:
     Raises:
       ValueError: none that would be answered right can be judged, or none of the others.
     """
-    judged_mask, is_right = is_judged(classes, case_fold), classes == OUTCOME_CLASSES.index("right")
+    judged_mask = is_judged(classes, case_fold)
+    is_right = classes == OUTCOME_CLASSES.index("right")
     kind_counts = [int((judged_mask & kind_mask).sum()) for kind_mask in (is_right, ~is_right)]
     if not min(kind_counts):
         message = (

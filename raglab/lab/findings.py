@@ -261,7 +261,8 @@ def study_findings(result: StudyResult, further_texts: Mapping[str, str]) -> pd.
     """
     judged_rates = result.judged.set_index("policy")
     lacking_answers = not_compared(missing_answers(judged_rates))
-    n_judged, is_fixed = len(result.judged_on), result.selected in FIXED_POLICIES
+    n_judged = len(result.judged_on)
+    is_fixed = result.selected in FIXED_POLICIES
     use_text, shown_text = Standing(
         subject=_selected_text(result),
         contests=result.contests,
@@ -337,7 +338,8 @@ def _rivals_text(result: StudyResult) -> str:
 
 def _targets_text(result: StudyResult, tuned_rates: pd.Series[Any]) -> str:
     """Targets that the selected policy misses on the judged cases, or when cross-fitted."""
-    goal_targets, target_texts = result.goal.targets, []
+    goal_targets = result.goal.targets
+    target_texts = []
     if goal_targets and result.unseen and not tuned_rates["met"]:
         missed_targets = [
             f"{rate_name} {tuned_rates[rate_name]:.3f} "
@@ -400,7 +402,8 @@ def _cases_text(result: StudyResult) -> str:
 
 def _gates_text(result: StudyResult) -> str:
     """Gates that the selected policy has off, and those on answers that were not measured."""
-    dropped_gates, gate_texts = result.dropped, []
+    dropped_gates = result.dropped
+    gate_texts = []
     if dropped_gates:
         further_words = [f"{len(dropped_gates) - MAX_GATE_NAMES} more"] * (
             len(dropped_gates) > MAX_GATE_NAMES
@@ -441,7 +444,8 @@ def _groups_text(result: StudyResult) -> str:
 
 def _missing_text(result: StudyResult, judged_rates: pd.DataFrame) -> str:
     """Labels, splits and traffic mix that the study lacks (rules S6.8, S6.15)."""
-    missing_texts, competes = [], result.costs["competes"]
+    missing_texts = []
+    competes = result.costs["competes"]
     label_counts = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
     few_labels = ", ".join(
         f"{n_label} {label_or_split}"

@@ -86,7 +86,8 @@ def draw_fresh_tables(world: Table, rounds: int, replications: int, seed: int) -
       replications: at most so many, in fours; at least eight.
       seed: of tables and draws.
     """
-    n_cases, n_tables = len(world.mask), max(2, replications // (2 * TWINS))
+    n_cases = len(world.mask)
+    n_tables = max(2, replications // (2 * TWINS))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(FRESH_BLOCK, TABLE_STREAM)))
     table_rows = np.sort(rng.integers(n_cases, size=(2, n_tables, n_cases)), axis=-1)
     drawn_places = rng.integers(n_cases, size=(rounds, 2, n_tables, TWINS))
@@ -108,7 +109,8 @@ def by_turns(world: Table) -> Table:
     """
     n_cases, n_arms = world.mask.shape
     open_first = np.argsort(~world.mask, axis=1, kind="stable")  # open arms first
-    open_rank, n_open = np.argsort(open_first, axis=1), world.mask.sum(axis=1, keepdims=True)
+    open_rank = np.argsort(open_first, axis=1)
+    n_open = world.mask.sum(axis=1, keepdims=True)
     places_by_copy = (
         np.where(open_rank < n_open, (open_rank + shift) % n_open, open_rank)
         for shift in range(n_arms)
@@ -160,7 +162,8 @@ def learner_values(
     is_blind = not (bandit.linear or budget is not None or world.order == "given") and bool(
         world.mask.all()
     )
-    earned_values, expected_values = [], []
+    earned_values = []
+    expected_values = []
     for block_slice, met_feed, chosen_arms in table_arms(
         bandit,
         turned_tables._replace(order="replacement"),
@@ -205,7 +208,8 @@ def table_arms(
       total_choices: choices of the whole simulation, as `simulation.kernel` reads them.
       budget: that the learner keeps.
     """
-    initial_ledger, block_start = first_ledger(None, bandit, world, budget), 0
+    initial_ledger = first_ledger(None, bandit, world, budget)
+    block_start = 0
     for block_number, block_size in enumerate(replication_blocks(replications), first_block):
         block_slice = slice(block_start, block_start + block_size)
         met_feed = feed(world, rounds, block_size, seed, block_number)

@@ -54,7 +54,8 @@ Fit = Callable[[FloatArray, BoolArray, Sequence[str]], Model]
 SURER_DIRECTION = ("surer",)  # direction of the signals that a fused gate is fitted on
 MIN_GATE_CASES = 20  # cases of each kind that a fused gate must see
 CALIBRATION_NEEDS = "a calibration needs"
-PUBLISHED_CHAIN, FUSED_GATE = "published chain", "fused"
+PUBLISHED_CHAIN = "published chain"
+FUSED_GATE = "fused"
 
 
 class Signals(NamedTuple):
@@ -217,7 +218,8 @@ def fit_fused_gate(
     if method not in fit_of_method:
         message = f"method must be one of {', '.join(fit_of_method)}, got {method!r}."
         raise ValueError(message)
-    fit_parts, queries_by_split = fit_of_method[method], trace_queries(tune_trace)
+    fit_parts = fit_of_method[method]
+    queries_by_split = trace_queries(tune_trace)
     warn_of_held_back(queries_by_split, "A fused gate")
     if groups is None:
         case_ids = [case.id for cases in cases_by_shard(tune_trace) for case in cases]
@@ -474,7 +476,8 @@ def fit_boosting(
         early_stopping=False,
         random_state=0,
     )
-    lowest_values, model_parts = design_matrix.min(axis=0), []
+    lowest_values = design_matrix.min(axis=0)
+    model_parts = []
     # several wait for each other, and cost more than they bring
     with threadpool_limits(1, user_api="openmp"):
         trees.fit(design_matrix[case_order], is_right[case_order])
@@ -666,7 +669,8 @@ class Cosines(NamedTuple):
 
 def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
     """Cosines of one trace in memory; pure, so that any worker may measure a shard."""
-    hits, arm_index = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
+    hits = trace.hits
+    arm_index = trace.arm(trace.arms[0] if arm is None else arm)
     hit_order = arm_order(hits.rank[:, arm_index, 0], hits.chunk[:, arm_index, 0].astype(np.int64))
     best_cosine = np.fmax.reduce(
         first_by_rank(hits.cosine[:, arm_index, 0], hit_order, policy.chosen.final_k), axis=0

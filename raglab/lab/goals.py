@@ -164,7 +164,8 @@ class Goal:
           label: of each case, [Q].
           counts: how often each case counts, [Q]; once where not given.
         """
-        traffic_mix, label_counts = self.traffic, np.bincount(label, counts, minlength=len(Status))
+        traffic_mix = self.traffic
+        label_counts = np.bincount(label, counts, minlength=len(Status))
         return (
             None
             if traffic_mix is None
@@ -221,7 +222,8 @@ class Goal:
             return np.zeros((*cells.shape[:-1], 0))
         mix_vertices = self.vertices(cells)
         if mix_vertices is None:
-            rate_counts, label_counts = metrics.rate_counts(cells), metrics.label_counts(cells)
+            rate_counts = metrics.rate_counts(cells)
+            label_counts = metrics.label_counts(cells)
             return self._excess(
                 rate_counts, metrics.denominators(rate_counts, label_counts), label_counts, errors
             )

@@ -134,7 +134,8 @@ def group_fit(logits: FloatArray, classes: IntArray, prior_spread: float) -> Gro
     """
     n_classes = logits.shape[1]
     class_counts = np.bincount(classes, minlength=n_classes).astype(np.float64)
-    case_indices, group_bias = np.arange(len(classes)), np.zeros(n_classes)
+    case_indices = np.arange(len(classes))
+    group_bias = np.zeros(n_classes)
 
     def likelihood(group_bias: FloatArray) -> float:
         return float(log_softmax(logits + group_bias)[case_indices, classes].sum())
@@ -146,7 +147,8 @@ def group_fit(logits: FloatArray, classes: IntArray, prior_spread: float) -> Gro
     def objective(group_bias: FloatArray) -> float:
         return likelihood(group_bias) - precision / 2.0 * float(group_bias @ group_bias)
 
-    log_posterior, curvature = objective(group_bias), np.eye(n_classes)
+    log_posterior = objective(group_bias)
+    curvature = np.eye(n_classes)
     for _ in range(NEWTON_STEPS):
         class_p = np.exp(log_softmax(logits + group_bias))
         curvature = np.diag(class_p.sum(axis=0) + precision) - class_p.T @ class_p

@@ -51,7 +51,8 @@ def held_groups(
         groups_phrase = f"the attribute {stated_groups!r}"
     else:
         split_names = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
-        stated_values, groups_phrase = list(stated_groups), "a sequence"
+        stated_values = list(stated_groups)
+        groups_phrase = "a sequence"
         if len(stated_values) != len(split_names):
             sizes_text = f"{len(stated_values)} for {len(split_names)} cases"
             message = f"groups must have one value a case of the trace, got {sizes_text}."

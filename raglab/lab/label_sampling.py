@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 SAMPLE_COLUMNS = (*LABEL_SAMPLE_COLUMNS, "policy_id", "margin")
 # keys of `extra`
-STRATUM, SAMPLE_LABEL = "stratum", "sample_label"
+STRATUM = "stratum"
+SAMPLE_LABEL = "sample_label"
 NEAR_SHARE = 0.25  # share of a decision and gate
 TraceKind = TypeVar("TraceKind", bound=StudyTrace)
 
@@ -61,7 +62,8 @@ def shard_requests(
     import pandas as pd
 
     (decisions,) = decide_policies(Measured.of(trace), [policy], arm)
-    evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
+    evidence = decisions.tables.evidence
+    thresholds = policy_thresholds([policy])
     decided_strata = [
         stratum_name(
             str(STATUS_NAMES[status_code]), "" if status_code == Status.ok else str(gate_name)

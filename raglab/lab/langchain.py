@@ -265,7 +265,8 @@ def _check_source(
     except ImportError as error:
         message = 'langchain-core is not installed; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(message) from error
-    is_store, distance_kinds = isinstance(source, VectorStore), ", ".join(get_args(Distance))
+    is_store = isinstance(source, VectorStore)
+    distance_kinds = ", ".join(get_args(Distance))
     measure_remedy = (
         f"pass distance, one of {distance_kinds}, or embeddings, or scores to do without"
     )

@@ -164,7 +164,8 @@ def compare_learners(
     reference_name = _checked_reference(reference, list(earnings_by_policy))
     # Intervals: every learner is trained again on tables drawn from the cases, the same tables for
     # all.
-    fresh_tables, turned_tables = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
+    fresh_tables = draw_fresh_tables(world, rounds, n_boot, seed)
+    turned_tables = by_turns(world)
     accounts = _plan_accounts(plans, earnings_by_policy, best_earnings, turned_tables, fresh_tables)
     total_choices = float(rounds * (replications + n_boot) * len(trained_learners))
     rerun_settings: dict[str, Any] = {
@@ -305,7 +306,8 @@ def _plan_accounts(
     whole_plans |= dict.fromkeys(
         ("", *plans.keys() & {ORACLE_PLAN}), greedy_arms(turned_tables.value, turned_tables.mask)
     )
-    arm_values, accounts = np.where(turned_tables.mask, turned_tables.value, 0.0), {}
+    arm_values = np.where(turned_tables.mask, turned_tables.value, 0.0)
+    accounts = {}
     for policy_name, whole_plan in whole_plans.items():
         row_values = (whole_plan * arm_values).sum(axis=1)
         plan_earnings = earnings_by_policy.get(policy_name, best_earnings)
@@ -362,7 +364,8 @@ def compare_on_arms(
 
 def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case_indices, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
+    case_indices = cast("NDArray[np.int32]", simulation.case)
+    n_cases = len(world.mask)
     chosen_arms = simulation.arm.astype(np.intp)
     round_ms = world.ms[case_indices, chosen_arms]
     case_values = _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms])
@@ -374,7 +377,8 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
 def expected_earnings(fixed_plan: FloatArray, case_draws: FloatArray, world: Table) -> Earnings:
     """Expected earnings of fixed probabilities [Q, A], given how often each case came, [R, Q]."""
     has_ms = world.mask & ~np.isnan(world.ms)
-    case_values, total_ms = np.where(world.mask, world.value, 0.0), np.where(has_ms, world.ms, 0.0)
+    case_values = np.where(world.mask, world.value, 0.0)
+    total_ms = np.where(has_ms, world.ms, 0.0)
     case_values, total_ms, timed_counts = (
         case_draws * (fixed_plan * arm_values).sum(axis=1)
         for arm_values in (case_values, total_ms, has_ms)

@@ -195,7 +195,8 @@ def recorded_looks(
     Raises:
       InputError: the file is damaged.
     """
-    look_lines, codes_of_set = list[tuple[str, str, LookRecord]](), dict[str, str]()
+    look_lines = list[tuple[str, str, LookRecord]]()
+    codes_of_set = dict[str, str]()
     for line_position, look_record in logged_lines(path):
         line_faults = Faults()
         look_fields = line_faults.checked(
@@ -273,7 +274,8 @@ def known_certificate(
     policies: Iterable[PolicyData], cases_hash: str, queries: Sequence[str]
 ) -> Mapping[str, Any] | None:
     """Of the certificates that policies hold, made on these cases, the one with most looks."""
-    case_codes, own_certificates = question_codes(queries), []
+    case_codes = question_codes(queries)
+    own_certificates = []
     for policy in policies:
         certificate_fields = policy.certificate or {}
         set_hash = str(certificate_fields.get("cases_hash"))
@@ -370,7 +372,8 @@ def upgrade_look(
     )
     look_places = {look_key: look_place for look_place, look_key in enumerate(earlier_looks)}
     for look_number in range(reuse.looks + 1, max(len(earlier_looks), reuse.looks) + 2):
-        delta, divisor = look_delta(budget, look_number), look_divisor(hypotheses, look_number)
+        delta = look_delta(budget, look_number)
+        divisor = look_divisor(hypotheses, look_number)
         look_key = key_at(delta, divisor)
         if look_places.get(look_key, look_number) < look_number:
             break

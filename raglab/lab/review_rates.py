@@ -103,10 +103,8 @@ def label_rates(columns: ReviewColumns, level: float) -> Iterator[tuple[Any, ...
                 else columns.passes == rate.correct
             )
             is_base = is_counted & (is_labelled if rate.labels else is_decided)
-            n_counted, n_base = (
-                int((is_counted & is_decided & is_labelled).sum()),
-                int(is_base.sum()),
-            )
+            n_counted = int((is_counted & is_decided & is_labelled).sum())
+            n_base = int(is_base.sum())
             rate_estimate = (n_counted / n_base if n_base else NAN, NAN, NAN)
             if basis == "sample":
                 rate_estimate = sample_estimate(columns, rate, is_labelled, level)

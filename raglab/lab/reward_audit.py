@@ -234,7 +234,8 @@ def audit_rewards(
     if policy is None:
         refuse(_INPUT_RULE, "a trace alone", "give the policy")
     all_tables = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    world, plans = _with_value(all_tables.world, value), {ROUTER_PLAN: all_tables.router}
+    world = _with_value(all_tables.world, value)
+    plans = {ROUTER_PLAN: all_tables.router}
     return audit_table(world, bandit, sizes, n_boot, all_tables.measured, weights, plans)
 
 
@@ -274,7 +275,8 @@ def audit_table(
     """
     import pandas as pd
 
-    level, seed = sizes.level, sizes.seed
+    level = sizes.level
+    seed = sizes.seed
     if not 0.0 < level < 1.0 or n_boot < 1:
         msg = f"level must be in (0, 1) and n_boot at least 1, got {level:g} and {n_boot}."
         raise ValueError(msg)
@@ -360,7 +362,8 @@ def _resampled_totals(case_sums: Sequence[FloatArray], n_boot: int, seed: int) -
     """
     joined_sums = np.concatenate(case_sums, axis=1)
     n_cases, n_sums = joined_sums.shape
-    rng, case_shares = np.random.default_rng(seed), np.full(len(joined_sums), 1.0 / n_cases)
+    rng = np.random.default_rng(seed)
+    case_shares = np.full(len(joined_sums), 1.0 / n_cases)
     block_size = max(1, RESAMPLE_BLOCK_CELLS // (n_cases + n_sums))
     totals = [joined_sums.sum(axis=0, keepdims=True)]
     for block_start in progress(range(0, n_boot, block_size), "resample", "block"):
@@ -456,7 +459,8 @@ def _signal_row(
             f"{measure}_low": lower_end,
             f"{measure}_high": upper_end,
         }
-    n_cases, concordance_share = int((case_sums[:, -1] > 0.0).sum()), signal_row["concordance"]
+    n_cases = int((case_sums[:, -1] > 0.0).sum())
+    concordance_share = signal_row["concordance"]
     if n_cases < FEWEST:
         signal_row |= {"concordance_low": np.nan, "concordance_high": np.nan}
     elif concordance_share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
@@ -494,13 +498,12 @@ def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
 def _threshold_notes(world: Table, bandit: Bandit) -> list[str]:
     """That typical rewards lie at the threshold of a learner of successes, or on one side of it."""
     rewards = world.reward[world.mask & ~np.isnan(world.reward)]
-    n_rewards, success_threshold = len(rewards), bandit.threshold
+    n_rewards = len(rewards)
+    success_threshold = bandit.threshold
     if not LEARNERS[bandit.algorithm].successes or not n_rewards or not np.ptp(rewards) > 0.0:
         return []
-    n_near, n_above = (
-        int((np.abs(rewards - success_threshold) <= NEAR_THRESHOLD).sum()),
-        int((rewards > success_threshold).sum()),
-    )
+    n_near = int((np.abs(rewards - success_threshold) <= NEAR_THRESHOLD).sum())
+    n_above = int((rewards > success_threshold).sum())
     if (
         n_near < TYPICAL_SHARE * n_rewards
         and 1.0 - ONE_SIDED_SHARE < n_above / n_rewards < ONE_SIDED_SHARE

@@ -84,8 +84,10 @@ def simulate_learner(
     learner_run = run(
         bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed
     )
-    end_start, played_cases = _end_start(sizes.rounds), cast("NDArray[np.int32]", learner_run.case)
-    end_arms, end_cases = learner_run.arm[:, end_start:], played_cases[:, end_start:]
+    end_start = _end_start(sizes.rounds)
+    played_cases = cast("NDArray[np.int32]", learner_run.case)
+    end_arms = learner_run.arm[:, end_start:]
+    end_cases = played_cases[:, end_start:]
     plan_values = [
         (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1) for plan in plans.values()
     ]
@@ -111,10 +113,8 @@ def simulate_learner(
     for policy_index, (policy_name, policy_shares) in enumerate(
         zip([bandit.algorithm, *plans], arm_shares, strict=True)
     ):
-        policy_value, differences = (
-            mean_values[policy_index],
-            resampled_values[:, 0] - resampled_values[:, policy_index],
-        )
+        policy_value = mean_values[policy_index]
+        differences = resampled_values[:, 0] - resampled_values[:, policy_index]
         lower_end, upper_end = _interval_around(
             resampled_values[:, policy_index], policy_value, sizes.level, few_cases_reach
         )
@@ -129,12 +129,11 @@ def simulate_learner(
             gain = mean_values[0] - policy_value
             lower_end, upper_end = _interval_around(differences, gain, sizes.level, few_cases_reach)
             if (np.abs(differences) < ROUNDING).all():  # never apart on these cases is no proof
-                lower_end, upper_end = gain - unseen_difference, gain + unseen_difference
+                lower_end = gain - unseen_difference
+                upper_end = gain + unseen_difference
             interval_width = interval_widths.get(policy_name, 1.0)
-            lower_end, upper_end = (
-                gain - interval_width * (gain - lower_end),
-                gain + interval_width * (upper_end - gain),
-            )
+            lower_end = gain - interval_width * (gain - lower_end)
+            upper_end = gain + interval_width * (upper_end - gain)
             verdict_text = verdict(gain, lower_end, upper_end, SMALLEST_DIFFERENCE * value_range)
         policy_row |= {
             "difference": gain,
@@ -209,7 +208,8 @@ def _resampled_values(
     Args:
       plans: value of each case under each policy that learns nothing, [Q] each.
     """
-    n_cases, end_start = len(world.mask), _end_start(sizes.rounds)
+    n_cases = len(world.mask)
+    end_start = _end_start(sizes.rounds)
     rng = np.random.default_rng(np.random.SeedSequence(sizes.seed, spawn_key=(TABLE_STREAM,)))
     table_cases = rng.integers(n_cases, size=(sizes.tables, n_cases), dtype=np.int32)
     n_paths = TABLE_PATHS * sizes.tables
@@ -230,10 +230,8 @@ def _resampled_values(
     n_blocks = len(replication_blocks(n_paths))
     for _, block_world, block_arms in progress(blocks, "simulate", "block", total=n_blocks):
         for path_start in range(0, block_world.size, TABLE_PATHS):
-            path_range, table_rows = (
-                slice(path_start, path_start + TABLE_PATHS),
-                table_cases[len(learner_values)],
-            )
+            path_range = slice(path_start, path_start + TABLE_PATHS)
+            table_rows = table_cases[len(learner_values)]
             block_cases: Any = block_world.case
             end_pulls = block_arms[end_start:, path_range].T, block_cases[end_start:, path_range].T
             learner_values.append(float(_expected_values(world, *end_pulls, table_rows).mean()))
@@ -258,10 +256,8 @@ def _expected_values(
       arms_by_path, cases: of the rounds at the end, [R, E].
       judged_rows: cases of the table, [N].
     """
-    available_values, is_available = (
-        np.where(world.mask, world.value, 0.0),
-        world.mask.astype(np.float64),
-    )
+    available_values = np.where(world.mask, world.value, 0.0)
+    is_available = world.mask.astype(np.float64)
     arm_shares = _end_shares(arms_by_path, len(world.arms))
     path_values = np.empty(len(arms_by_path))
     for path_index, (path_shares, path_arms, path_cases) in enumerate(

@@ -94,7 +94,8 @@ def full_space(
       TypeError: a trace of shards.
     """
     check_in_memory(plain_trace(trace), "full_space")
-    evidence, thresholds = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
+    evidence = measured_tables(trace, policy, arm).evidence
+    thresholds = policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
     for threshold_path in swept_paths(evidence.known, user_gates(thresholds)):
         if threshold_path.startswith("decision."):  # costs are stated, not searched
@@ -145,10 +146,8 @@ def idle_in_space(
         path_or_value for path in space if path in SWITCHES for path_or_value in (path, True)
     ]
     opened_policy = policy.replace("decision.rule", "chain", *opened_values)
-    thresholds, idle_set = (
-        policy_thresholds([opened_policy]),
-        set(idle_paths(evidence, opened_policy)),
-    )
+    thresholds = policy_thresholds([opened_policy])
+    idle_set = set(idle_paths(evidence, opened_policy))
     for path, search_range in space.items():
         section = path.rpartition(".")[0]
         gate_path = threshold_need(opened_policy, path)

@@ -209,7 +209,8 @@ def choose(
     shown_options: dict[int, int] = {}
     for option in ranked_options:
         shown_options.setdefault(int(options.candidate[option]), option)
-    chosen_option, best_key = incumbent, (target_misses[incumbent], 0.0)
+    chosen_option = incumbent
+    best_key = (target_misses[incumbent], 0.0)
     for option in shown_options.values():
         if options.fixed[option] or target_misses[option] > best_key[0]:
             continue
@@ -218,7 +219,8 @@ def choose(
         saving = paired_saving(case_gains, pseudo_gain * float(case_weights.max()), case_counts)
         is_nearer = target_misses[option] < target_misses[incumbent]
         if (is_nearer or saving.replaces) and (target_misses[option], -saving.mean) < best_key:
-            chosen_option, best_key = option, (target_misses[option], -saving.mean)
+            chosen_option = option
+            best_key = (target_misses[option], -saving.mean)
     return OptionChoice(chosen_option, incumbent, shown_options)
 
 
@@ -256,7 +258,8 @@ def nested_costs(
     """
     n_questions = int(questions.max()) + 1
     rng = np.random.default_rng([seed, n_questions, 1])
-    resample_costs, label_costs = [], []
+    resample_costs = []
+    label_costs = []
 
     def judge(draw_counts: FloatArray, held_out_counts: FloatArray) -> None:
         case_losses = options.loss[choose(options, goal, allowed, draw_counts).chosen]
@@ -466,7 +469,8 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
         ]
         paths = [path for path in signal_paths if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
-    score, weight = cases.goal.score, cases.weight
+    score = cases.goal.score
+    weight = cases.weight
     ranges = [flat_range(evidence, policy, path, score, case_weights=weight) for path in paths]
     range_rows = [(*path_range, path_range.high - path_range.low) for path_range in ranges]
     return pd.DataFrame(range_rows, columns=["path", "value", "low", "high", "width"])

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_FOLDS, DEFAULT_REPEATS = 10, 2  # of the cross-validation
-MISSING_EVERYWHERE, ALWAYS_CONSTANT = "missing everywhere", "the same in every case"
+MISSING_EVERYWHERE = "missing everywhere"
+ALWAYS_CONSTANT = "the same in every case"
 # Stages of retrieval, as a trace's latencies name them, that a signal is read from.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "confidence": ("rerank",),
@@ -236,7 +237,8 @@ def audit_signals(
     ).rows(np.argsort([case.id for case in tuning_cases], kind="stable"))
     _check_folds(labelled_signals, folds, repeats)
     outcome_costs = start_policy.decision.costs.matrix if costs is None else cost_matrix(costs)
-    signal_set, signal_values = labelled_signals.cases.known, labelled_signals.cases.signals
+    signal_set = labelled_signals.cases.known
+    signal_values = labelled_signals.cases.signals
     correlations = rank_correlations(signal_values)
     signal_table = pd.DataFrame(
         [_signal_row(signal, labelled_signals, level) for signal in signal_set.rows]
@@ -291,7 +293,8 @@ def audit_signals(
 def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> LabelledSignals:
     """What an audit reads of one trace in memory; pure, so that any worker may measure it."""
     evidence = measured_tables(trace, policy, arm).evidence
-    cases, arm_index = decision_cases(evidence), trace.arm(arm or trace.arms[0])
+    cases = decision_cases(evidence)
+    arm_index = trace.arm(arm or trace.arms[0])
     signal_ms = np.full(cases.signals.shape, np.nan)
     for signal_index, signal_name in enumerate(cases.known.names):
         needed_stages = NEEDS.get(signal_name, (f"{SIGNAL_STAGE}{signal_name}",))
@@ -358,10 +361,8 @@ def audit_folds(
             labelled_signals.cases.classes, folds, np.random.default_rng([seed, repeat])
         )
         for fold in range(folds):
-            fitted_rows, judged_rows = (
-                np.flatnonzero(fold_numbers != fold),
-                np.flatnonzero(fold_numbers == fold),
-            )
+            fitted_rows = np.flatnonzero(fold_numbers != fold)
+            judged_rows = np.flatnonzero(fold_numbers == fold)
             fitted_cases = labelled_signals.cases.rows(fitted_rows)
             varying_names = _varying(fitted_cases, signal_names)
             strength = (
@@ -391,15 +392,11 @@ def crossed_costs(
     Source: rule S2.17.
     """
     action_prices = action_costs(outcome_costs)
-    total_costs, n_judged = (
-        np.zeros(len(labelled_signals.can_answer)),
-        np.zeros(len(labelled_signals.can_answer)),
-    )
+    total_costs = np.zeros(len(labelled_signals.can_answer))
+    n_judged = np.zeros(len(labelled_signals.can_answer))
     for fold in folds:
-        fitted_signals, judged_signals = (
-            labelled_signals.rows(fold.fitted),
-            labelled_signals.rows(fold.judged),
-        )
+        fitted_signals = labelled_signals.rows(fold.fitted)
+        judged_signals = labelled_signals.rows(fold.judged)
         if varying_names := _varying(fitted_signals.cases, signal_names):
             model = fit_model(
                 fitted_signals.cases,
@@ -461,10 +458,13 @@ def _costed(
     def paid_without(left_out: frozenset[str]) -> FloatArray:
         return paid(tuple(signal_name for signal_name in doubles if signal_name not in left_out))
 
-    all_costs, free_costs = paid_without(frozenset()), paid(())
-    mean_cost, cost_rows = float(all_costs.mean()), dict[str, tuple[float, ...]]()
+    all_costs = paid_without(frozenset())
+    free_costs = paid(())
+    mean_cost = float(all_costs.mean())
+    cost_rows = dict[str, tuple[float, ...]]()
     for signal_name, repeated in progress(doubles.items(), "audit", "signal"):
-        costs_without, costs_alone = paid_without(frozenset({signal_name})), paid((signal_name,))
+        costs_without = paid_without(frozenset({signal_name}))
+        costs_alone = paid((signal_name,))
         cost_differences = (
             costs_without - all_costs,
             paid_without(repeated) - all_costs,

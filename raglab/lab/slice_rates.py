@@ -135,7 +135,8 @@ def slices(
     )
     all_counts = _slice_counts(cell_codes, rate_index, cost_matrix)
     case_scores = _scored_cases(decisions)
-    slice_rows, columns = [], case_columns(decisions, by or {})
+    slice_rows = []
+    columns = case_columns(decisions, by or {})
     bonferroni_level = 1.0 - (1.0 - level) / max(
         sum(len(set(case_texts)) for case_texts in columns.values()), 1
     )
@@ -155,10 +156,8 @@ def slices(
             intervals = [
                 metrics.clopper_pearson(n_successes, n, level) for n_successes in (k, k_best)
             ]
-            lower_bound, upper_bound = (
-                min(float(interval.low) for interval in intervals),
-                max(float(interval.high) for interval in intervals),
-            )
+            lower_bound = min(float(interval.low) for interval in intervals)
+            upper_bound = max(float(interval.high) for interval in intervals)
             slice_scores = case_scores.rows(case_values == slice_value)
             rate_cells = (
                 _share(k, n),
@@ -402,7 +401,8 @@ def _share(k: int, n_cases: int) -> float:
 
 LIST_DEPTHS = (1, 5, 20)
 NDCG_DEPTH = 10
-FINAL_ORDER, FUSED_ORDER = "final", "fused (s_hybrid)"
+FINAL_ORDER = "final"
+FUSED_ORDER = "fused (s_hybrid)"
 HIT_COLUMNS = tuple(f"hit@{k}" for k in LIST_DEPTHS)
 GRADED, BINARY, UNGRADED = (
     f"nDCG@{NDCG_DEPTH} (graded)",
@@ -454,7 +454,8 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         chunk_pages if any(meanings[source].page for source in case_grades) else chunk_documents
         for case_grades in judged_grades.values()
     ]
-    list_width, order_measures = min(trace.hits.chunk.shape[3], max(LIST_DEPTHS)), {}
+    list_width = min(trace.hits.chunk.shape[3], max(LIST_DEPTHS))
+    order_measures = {}
     for order_key, ordered_chunks in ordered_hits(trace, orders).items():
         reached_gains = _gain_table(
             [
@@ -544,7 +545,8 @@ def _first_gains(
     for chunk_number in chunk_numbers:
         if chunk_number >= 0:
             first_chunks.setdefault(chunk_units[chunk_number], chunk_number)
-    unmet_grades, place_gains = dict(grades_by_source), []
+    unmet_grades = dict(grades_by_source)
+    place_gains = []
     for chunk_number in first_chunks.values():
         first_sources = [
             source_name
@@ -572,7 +574,8 @@ def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
         order_key: np.concatenate([part.measures[order_key] for part in parts], axis=1)
         for order_key in parts[0].measures
     }
-    is_graded, reranked_sets = any(part.graded for part in parts), [part.reranked for part in parts]
+    is_graded = any(part.graded for part in parts)
+    reranked_sets = [part.reranked for part in parts]
     reranked_arms = frozenset().union(*reranked_sets)
     return RankedCases(
         int(shard_ends[-1]), np.concatenate(case_rows), is_graded, order_measures, reranked_arms
@@ -610,7 +613,8 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     import pandas as pd
 
     case_ranks = _all_ranked(trace, (FINAL_ORDER, FUSED_ORDER))
-    ndcg_names, table_rows = (GRADED, BINARY) if case_ranks.graded else (UNGRADED,), []
+    ndcg_names = (GRADED, BINARY) if case_ranks.graded else (UNGRADED,)
+    table_rows = []
     for (arm, order), (first_places, *ndcg_rows) in case_ranks.measures.items():
         if order == FINAL_ORDER or arm in case_ranks.reranked:
             measure_rows = [

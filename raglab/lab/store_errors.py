@@ -141,7 +141,8 @@ def opening_lock(*files: Path) -> Iterator[None]:
 
 _LONGEST_CAUSE = 500  # characters of what a library says
 # seconds that a server may take to be reached, and to begin an answer
-CONNECT_S, ANSWER_S = 10.0, 30.0
+CONNECT_S = 10.0
+ANSWER_S = 30.0
 _LIBRARIES = {"optuna", "mlflow", "sqlalchemy", "alembic", "sqlite3", "psycopg"}
 
 
@@ -162,7 +163,8 @@ def fault_of(error: BaseException) -> Fault:
       >>> fault_of(OSError(28, "No space left on device")) is FULL_DISK
       True
     """
-    error_codes, error_texts = [], []
+    error_codes = []
+    error_texts = []
     for cause in causes(error):
         error_codes.append(errorcode.get(getattr(cause, "errno", None) or 0, ""))
         error_codes.append(getattr(cause, "sqlite_errorname", ""))
@@ -226,7 +228,8 @@ def check_server(uri: str) -> None:
     """
     import requests
 
-    time_limits, url = (CONNECT_S, ANSWER_S), f"{uri.rstrip('/')}/health"
+    time_limits = (CONNECT_S, ANSWER_S)
+    url = f"{uri.rstrip('/')}/health"
     try:
         with requests.get(url, timeout=time_limits, allow_redirects=False, stream=True) as response:
             status = response.status_code

@@ -64,7 +64,8 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
     split_counts = trace.counted()
     check_split_names(split_counts.keys() - {NO_LABEL})
     if {"tune", "report"} <= split_counts.keys():
-        tuned_on, judged_on = trace.split("tune"), trace.split("report")
+        tuned_on = trace.split("tune")
+        judged_on = trace.split("report")
     else:
         tuned_on = judged_on = _tuned_alone(trace, split_counts)
     counts_by_label(judged_on)

@@ -295,11 +295,13 @@ class TuneResult(Result):
         """Named policies, the selected one with its certificate; the certification if it failed."""
         if certification is None:
             return self.policies, None
-        own, certified = self.policy.policy_id, certification.policy
+        own = self.policy.policy_id
+        certified = certification.policy
         if certified is None:
             # Of a sequence the table lists candidates after the first that fails too, which were
             # not tested.
-            table, without_look = certification.table, not certification.certificate.looks
+            table = certification.table
+            without_look = not certification.certificate.looks
             tested = [*table["policy_id"][table["tested"] | without_look]]
         else:
             tested = [certified.policy_id]

@@ -152,7 +152,8 @@ def _signal_rates(signals: AnswerSignals, threshold_rates: ThresholdRates) -> pd
     import pandas as pd
 
     label_counts = np.bincount(signals.label, minlength=len(Status))
-    n_cases, no_questions = len(signals.label), np.zeros(len(threshold_rates.answered))
+    n_cases = len(signals.label)
+    no_questions = np.zeros(len(threshold_rates.answered))
     refusal_curve = metrics.risk_coverage(
         signals.label == Status.refuse, signals.score[threshold_rates.signal]
     )
@@ -257,10 +258,8 @@ def verdicts(
     least_covered = _least(
         min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), max_asked
     )
-    covers_enough, asks_little = (
-        row["coverage"] >= least_covered,
-        not row["over_ask_rate"] > max_asked,
-    )
+    covers_enough = row["coverage"] >= least_covered
+    asks_little = not row["over_ask_rate"] > max_asked
     missed_verdict = "not met" if can else UNREACHABLE
     further_limits = {"coverage": least_covered, "over_ask_rate": max_asked}
     further_met = {"coverage": bool(covers_enough), "over_ask_rate": bool(asks_little)}
@@ -310,7 +309,8 @@ DIAGNOSIS_COLUMNS = [
     "chance",
     "verdict",
 ]
-NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
+NO_SEPARATION = "does not separate"
+NOT_MEASURED = "not measured"
 
 
 def diagnosis(
@@ -340,7 +340,8 @@ def diagnosis(
     """
     import pandas as pd
 
-    n_needed, signal_rows = cases_needed(alpha, delta), []
+    n_needed = cases_needed(alpha, delta)
+    signal_rows = []
     # of a signal without any error
     best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)
     n_rarer, rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))

@@ -411,10 +411,12 @@ def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
 
     Pure, so that any worker may measure a shard.
     """
-    acting_names, decides_by_cost = acting_gates(policy), policy.decision.rule == EXPECTED_COST
+    acting_names = acting_gates(policy)
+    decides_by_cost = policy.decision.rule == EXPECTED_COST
     # A decision model does not act on thresholds, and would be refused on hits of another arm.
     policy = policy.replace("decision.rule", "chain") if decides_by_cost else policy
-    thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
+    thresholds = policy_thresholds([policy])
+    evidence = measured_tables(trace, policy, arm).evidence
     # fitted, or of the answers: no embedder's scale
     fixed_sections = {gate.name for gate in GATES if not gate.moved} | {"decision"}
     scores_by_path = {}
@@ -467,7 +469,8 @@ def _mapped_thresholds(
     thresholds = swept_paths(old_scores.known)
     _check_declared(old_scores, new_scores)
     for path, old_values in old_scores.by_path.items():
-        swept_threshold, threshold_value = thresholds[path], float(policy.value(path))
+        swept_threshold = thresholds[path]
+        threshold_value = float(policy.value(path))
         score_pair = (old_values, new_scores.by_path[path])
         old_ok, new_ok = (
             side_scores[ok_mask] for side_scores, ok_mask in zip(score_pair, ok_masks, strict=True)
@@ -505,7 +508,8 @@ def _mapped_thresholds(
         lower_bound = moved_values.get(f"{swept_threshold.section}.min", -np.inf)
         # The upper bound of a signal must not fall below its lower one, or nothing could pass.
         if swept_threshold.signal and swept_threshold.key == "max" and lower_bound > moved_value:
-            moved_value, note = lower_bound, BOUNDED
+            moved_value = lower_bound
+            note = BOUNDED
         moved_values[path] = moved_value
         sign = _passes_above(swept_threshold)
         pass_shares = [
@@ -658,7 +662,8 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
     import pandas as pd
 
     # Models learned the old scores: they are fitted again before thresholds are chosen.
-    start_policy, notes = mapping.policy, list(mapping.notes)
+    start_policy = mapping.policy
+    notes = list(mapping.notes)
     if start_policy.decision.rule == EXPECTED_COST and start_policy.decision.model is not None:
         decision_model = start_policy.decision.model
         group_attribute = None if decision_model.groups is None else decision_model.groups.attribute
@@ -684,7 +689,8 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
             mix=promise_terms.mix,
         )
         policy_counts = pilot_counts(pilot_view, grid_policies, settings)
-    p, mean_costs = policy_counts.losses.p(settings.alphas).max(axis=1), policy_counts.losses.cost
+    p = policy_counts.losses.p(settings.alphas).max(axis=1)
+    mean_costs = policy_counts.losses.cost
     is_passing = p <= promise_terms.delta
     # of those that pass the cheapest, else the one nearest to passing
     chosen_index = int(
@@ -708,7 +714,8 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
         *(path for path, swept_threshold in SWEPT.items() if not swept_threshold.signal),
     )
     for path in dict.fromkeys(learned_paths):
-        start_value, chosen_value = start_policy.value(path), chosen_policy.value(path)
+        start_value = start_policy.value(path)
+        chosen_value = chosen_policy.value(path)
         if path not in table_paths and chosen_value != start_value:
             old_cell = np.nan if start_value is None else float(start_value)
             table_rows.append(
@@ -732,7 +739,8 @@ def _tested(
     A further look where these cases were certified on before.
     """
     certify_view: Any = new_trace
-    queries_by_split, certificate = trace_queries(new_trace), promise_terms.stated
+    queries_by_split = trace_queries(new_trace)
+    certificate = promise_terms.stated
     missing_reason = (
         _relabelled(new_trace, policy, validity, arm)
         or (
@@ -746,7 +754,8 @@ def _tested(
     if missing_reason:
         return None, (missing_reason,)
     looks_path = None if looks_file is None else Path(looks_file)
-    queries, certify_basis = queries_by_split["certify"], trace_basis(certify_view.split("certify"))
+    queries = queries_by_split["certify"]
+    certify_basis = trace_basis(certify_view.split("certify"))
     if certificate is not None and basis_conflict(certificate["basis"], certify_basis):
         reason = (
             f"The new certify cases are judged by {certify_basis}, the old by "
@@ -853,10 +862,8 @@ def _judged(
     retests: dict[str, Retest | None] = {"mapped": None, "old": None}
     judging_notes = list[str]()
     if promise_terms.targets and "report" in trace_queries(new_trace):
-        report_cases, mix_corners = (
-            report_view.split("report"),
-            stated_corners(promise_terms.stated or {}),
-        )
+        report_cases = report_view.split("report")
+        mix_corners = stated_corners(promise_terms.stated or {})
         retest_settings: Any = {
             "delta": promise_terms.delta,
             "arm": arm,

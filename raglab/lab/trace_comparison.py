@@ -223,7 +223,8 @@ def compare_traces(
         f"Decided by always-answer ({deciding_policy.policy_id}): what retrieval alone changes."
     ]
     if policy is not None:
-        notes, deciding_policy = [], policy
+        notes = []
+        deciding_policy = policy
     sides = [
         Side(side_trace.loaded().subset(rows), side_policy, side_arm)
         for side_trace, rows, side_policy, side_arm in zip(
@@ -368,7 +369,8 @@ def _turns(
     old_decisions: Decisions, new_decisions: Decisions, is_judged: BoolArray
 ) -> dict[str, BoolArray]:
     """Which judged cases become correct and incorrect, [Q] each."""
-    was_correct, is_correct = old_decisions.passes, new_decisions.passes
+    was_correct = old_decisions.passes
+    is_correct = new_decisions.passes
     return {
         "becomes_correct": is_judged & ~was_correct & is_correct,
         "becomes_incorrect": is_judged & was_correct & ~is_correct,
@@ -490,7 +492,8 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
         else np.zeros(0)
         for trace, _, arm in judged_sides
     ]
-    rate_index, n_ranked = metrics.RATES.index("pass_rate"), len(source_places[0])
+    rate_index = metrics.RATES.index("pass_rate")
+    n_ranked = len(source_places[0])
     for depth in (1, OVERLAP_DEPTH):
         old_cells, new_cells = (
             np.where(places < depth, HIT_CELL, MISS_CELL) for places in source_places
@@ -520,8 +523,10 @@ def _threshold_scores(
     Paths without such a number.
     """
     evidence = measured_tables(side.trace, side.policy, side.arm).evidence
-    thresholds_by_path, paths = swept_paths(evidence.known), acting_paths(evidence, side.policy)
-    thresholds, path_scores = policy_thresholds([side.policy]), {}
+    thresholds_by_path = swept_paths(evidence.known)
+    paths = acting_paths(evidence, side.policy)
+    thresholds = policy_thresholds([side.policy])
+    path_scores = {}
     for path in paths:
         if (
             path not in thresholds_by_path
@@ -549,23 +554,20 @@ def _signals(
     (old_scores, thresholds_by_path, old_unread), (new_scores, _, new_unread) = map(
         _threshold_scores, sides
     )
-    cases, signal_rows = sides[0].trace.cases, []
+    cases = sides[0].trace.cases
+    signal_rows = []
     case_labels = _where([case.expect_status for case in cases], is_judged)
     case_ids = [case.id for case in cases]
     score_frames = [pd.DataFrame(columns=["path", "case_id", "label", *TRACE_SIDES])]
     for path in (path for path in old_scores if path in new_scores):
-        threshold, score_pair = (
-            thresholds_by_path[path],
-            np.stack([old_scores[path], new_scores[path]]),
-        )
+        threshold = thresholds_by_path[path]
+        score_pair = np.stack([old_scores[path], new_scores[path]])
         # An infinite score stands for none: it would spoil every quantile.
         score_pair = np.where(np.isfinite(score_pair), score_pair, np.nan)
         signal_row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
         for side_name, side_scores, side in zip(TRACE_SIDES, score_pair, sides, strict=True):
-            measured_scores, threshold_value = (
-                side_scores[~np.isnan(side_scores)],
-                float(side.policy.value(path)),
-            )
+            measured_scores = side_scores[~np.isnan(side_scores)]
+            threshold_value = float(side.policy.value(path))
             passes = (
                 measured_scores >= threshold_value
                 if threshold.side == "floor"

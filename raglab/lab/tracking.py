@@ -142,7 +142,8 @@ def track(
       UserWarning: no model is logged, since the policy reads signals of the user or no column
         `score`.
     """
-    corpus_name, trace_id = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
+    corpus_name = str(result.tuned_on.meta.get("corpus"))
+    trace_id = str(result.settings["trace"])
     # A run is found by its tags; its parameters say how to make it again.
     tags = {
         "policy_id": result.policy.policy_id,
@@ -172,7 +173,8 @@ def track(
     if result.judged_on is not result.tuned_on:
         split_sizes = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
     # The id first: MLflow cuts names in its list of runs, and studies often select the same rule.
-    policy_name, today = f"{result.policy.policy_id} {result.selected}", datetime.now(UTC).date()
+    policy_name = f"{result.policy.policy_id} {result.selected}"
+    today = datetime.now(UTC).date()
     run_name = f"{corpus_name[:_CORPUS_NAME_LENGTH]} · {policy_name} · {today.isoformat()}"
     with _open_run(
         run_name, "tune", folder, tags, TrackedData(corpus_name, trace_id, split_sizes)
@@ -602,7 +604,8 @@ def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     best_trials = list(
         accumulate(zip(missed_targets, result.trials[COST_COLUMN], strict=True), min)
     )
-    last_trial, step = len(best_trials) - 1, max(1, len(best_trials) // _CURVE_STEPS)
+    last_trial = len(best_trials) - 1
+    step = max(1, len(best_trials) // _CURVE_STEPS)
     trial_numbers = sorted({*range(0, len(best_trials), step), last_trial})
     figure_metrics = [(figure_name, figure, 0) for figure_name, figure in study_figures.items()]
     return _finite(

@@ -46,7 +46,8 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_DAY, NO_STRATUM = "", ""
+NO_DAY = ""
+NO_STRATUM = ""
 STATUSES = [status.name for status in Status]
 
 
@@ -75,8 +76,10 @@ def shard_review(
 ) -> ShardReview:
     """Review of one trace in memory; pure, so that any worker may make it."""
     decisions, decisions_after = decide_policies(Measured.of(trace), [policy, after], arm)
-    evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
-    cases, current_status = decisions.trace.cases, decisions.status
+    evidence = decisions.tables.evidence
+    thresholds = policy_thresholds([policy])
+    cases = decisions.trace.cases
+    current_status = decisions.status
     moves = {}
     for path, (points, piece_statuses) in piece_status(
         evidence, policy, acting_paths(evidence, policy)
@@ -370,10 +373,8 @@ def review(
     curves = {}
     for path in dict.fromkeys(path for part in parts for path in part.moves):
         path_moves = [part.moves[path] for part in parts if path in part.moves]
-        part_moves, n_missing = (
-            [path_move.moves for path_move in path_moves],
-            sum(path_move.missing for path_move in path_moves),
-        )
+        part_moves = [path_move.moves for path_move in path_moves]
+        n_missing = sum(path_move.missing for path_move in path_moves)
         policy_value = float(policy.value(path))
         curves[path] = threshold_curve(path_moves[0].threshold, part_moves, policy_value, n_missing)
     has_after = after is not None
@@ -393,7 +394,8 @@ def review(
         {"before": np.repeat(STATUSES, N), "after": STATUSES * N, "n": pair_counts}
     )
     rate_rows = [*traffic_rates(review_columns), *label_rates(review_columns, level)]
-    acting_names, unmeasured_gates = acting_gates(policy), parts[0].off
+    acting_names = acting_gates(policy)
+    unmeasured_gates = parts[0].off
     # A gate that is off by the policy and one without measurements need different remedies.
     switchable_gates = [gate.name for gate in gates.GATES if gate.switch and gate.decides]
     idle_gates = {name: "policy" for name in switchable_gates if name not in acting_names}

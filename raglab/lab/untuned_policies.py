@@ -179,7 +179,8 @@ def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = N
     Source: rules S6.2, S6.4.
     """
     check_in_memory(plain_trace(trace), "manual_loop")
-    measured_trace, policy_path = Measured.of(trace), [policy]
+    measured_trace = Measured.of(trace)
+    policy_path = [policy]
     for _ in range(MANUAL_STEPS):
         trial_tally = tally(measured_trace, [policy_path[-1]], arm, engine="numpy")
         policy_rates = dict(

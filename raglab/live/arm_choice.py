@@ -145,7 +145,8 @@ def components(
         refuse("budget_ms must be above 0", f"{budget_ms:g}", "correct it")
     # Each arm is decided as if it alone answered: full information, from which any learner can be
     # replayed.
-    arm_frames, measured_trace = [], Measured(trace)
+    arm_frames = []
+    measured_trace = Measured(trace)
     for arm in trace.arms:
         (decisions,) = decide_policies(measured_trace, [policy], arm)
         latency_ms = retrieval_ms(trace, decisions, arm)
@@ -186,7 +187,8 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> FloatArray:
     """
     if trace.vectors is None:
         refuse("components need the embeddings of the chunks", "none", "build the trace again")
-    case_indices, arm_index = np.arange(len(trace)), trace.arm(arm)
+    case_indices = np.arange(len(trace))
+    arm_index = trace.arm(arm)
     hits = type(trace.hits)(
         *[hit_field[case_indices, arm_index, decisions.outcome.depth] for hit_field in trace.hits]
     )
@@ -325,7 +327,8 @@ def context(
 
     Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
     """
-    question_intent, strategy_scales = intent(question), policy.strategy
+    question_intent = intent(question)
+    strategy_scales = policy.strategy
     return np.array(
         [
             1.0,
@@ -361,7 +364,8 @@ def router(trace: TraceData, policy: PolicyData) -> FloatArray:
 
 
 # of BM25's best score: a hit that counts; first hits of two lists that are compared
-NEAR_SCORE, OVERLAP_HITS = 0.5, 10
+NEAR_SCORE = 0.5
+OVERLAP_HITS = 10
 
 
 def list_features(
@@ -456,7 +460,8 @@ def select_arm(
     A user's choice among options is answered by the arm that offered them, and is no choice of the
     bandit's.
     """
-    question_text, online_bandit = request.text, system.online if wants_bandit(system) else None
+    question_text = request.text
+    online_bandit = system.online if wants_bandit(system) else None
     if online_bandit is None:
         return ArmChoice(*default_arm(question_text, system), None)
     # The keys differ in their arm alone, which the digest of a question leaves out: any of them
@@ -550,7 +555,8 @@ def record_outcome(response: Response, system: System) -> None:
 
     If one cannot be measured, the choice gets no reward.
     """
-    online_bandit, record = system.online, response.record
+    online_bandit = system.online
+    record = response.record
     if (
         online_bandit is None
         or not record.measures

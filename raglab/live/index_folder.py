@@ -85,13 +85,15 @@ def read_index(index_folder: Path, rewriter: Rewriter | None = None) -> Index:
       InputError: no index there, or one that was altered, damaged, or made by another version or
         with other models.
     """
-    index_head, corpus = _head(index_folder), None
+    index_head = _head(index_folder)
+    corpus = None
     while corpus is None:
         try:
             corpus = _corpus_of(index_head, index_folder)
         except InputError:
             # another process may have put a new index in its place between the two
-            earlier_head, index_head = index_head, _head(index_folder)
+            earlier_head = index_head
+            index_head = _head(index_folder)
             if earlier_head == index_head:
                 raise
     try:
@@ -132,7 +134,8 @@ def write_index(
     try:
         index_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        requirement, reason = "an index must be a folder", error.strerror or type(error).__name__
+        requirement = "an index must be a folder"
+        reason = error.strerror or type(error).__name__
         raise input_error(
             Where(str(index_folder)), requirement, "choose another", reason
         ) from error

@@ -112,7 +112,8 @@ def signal_rows(
         one to all hits of the place.
       answers: in whose numbers of cases, arms and chunks are the trace's.
     """
-    needs_hits, rows_by_key = bool({*function.needs} & {*HIT_COLUMNS}), SignalRows({}, {})
+    needs_hits = bool({*function.needs} & {*HIT_COLUMNS})
+    rows_by_key = SignalRows({}, {})
     answer_numbers = (
         {} if answers is None or not function.needs_answers else answer_positions(answers)
     )
@@ -158,10 +159,8 @@ def signal_rows(
 
 def _arm_order(trace: TraceData, arm_index: int) -> IntArray:
     """Places of the hits of an arm in its final order, [Q, D, K]."""
-    hit_chunks, hit_ranks = (
-        trace.hits.chunk[:, arm_index].astype(np.int64),
-        trace.hits.rank[:, arm_index],
-    )
+    hit_chunks = trace.hits.chunk[:, arm_index].astype(np.int64)
+    hit_ranks = trace.hits.rank[:, arm_index]
     return arm_order(
         hit_ranks.reshape(-1, hit_ranks.shape[-1]), hit_chunks.reshape(-1, hit_chunks.shape[-1])
     ).reshape(hit_chunks.shape)
@@ -436,7 +435,8 @@ def _fill(
         for batch_start in range(0, len(pending_keys), function.batch)
     ]
     # Counts of a model go on over several runs: only what this run adds is warned of.
-    failed_before, n_rows = _failed_rows(function), len(needed_rows.cells)
+    failed_before = _failed_rows(function)
+    n_rows = len(needed_rows.cells)
     try:
         for batch_keys in progress(
             key_batches, function.name, "row", size=len, total=n_rows, done=len(known_rows)
@@ -615,7 +615,8 @@ class LiveSignals:
           answers: to all hits of each depth; None where no function needs them.
           earlier: the same question with fewer depths, whose rows are not measured again.
         """
-        signal_columns, call_time = Columns(), self.time or CallTime(self.limit_s)
+        signal_columns = Columns()
+        call_time = self.time or CallTime(self.limit_s)
         failure_reasons = [] if earlier is None else list(earlier.meta.get(SIGNAL_FAILURES, ()))
         for function in self.functions:
             needed_rows = signal_rows(trace, function, [0], structure, answers)

@@ -170,7 +170,8 @@ def initial_state(setup: Setup) -> OnlineState:
       ValueError: settings out of range; a first state of other arms or features, or of a learner
         without a context.
     """
-    n_arms, first_state = len(setup.arms), setup.initial
+    n_arms = len(setup.arms)
+    first_state = setup.initial
     state = bandits.init(n_arms, bandit=setup.bandit, n_features=setup.width)
     no_rewards = np.zeros(n_arms)
     if first_state is None:
@@ -259,7 +260,8 @@ def _replay_batch(online_state: OnlineState, events: Sequence[Event], setup: Set
         Steps(step_kinds, arm_indices, old_rewards, new_rewards, event_ages, contexts),
         setup.bandit,
     )
-    reward_counts, reward_totals = online_state.n.copy(), online_state.total.copy()
+    reward_counts = online_state.n.copy()
+    reward_totals = online_state.total.copy()
     np.add.at(reward_counts, arm_indices[step_kinds == REWARDED], 1.0)
     np.add.at(reward_totals, arm_indices, new_rewards - old_rewards)
     return OnlineState(learner_state, reward_counts, reward_totals)
@@ -321,7 +323,8 @@ def arm_reason(
     choice_reason = (
         choice_reasons if isinstance(choice_reasons, str) else choice_reasons.get(arm_name, "")
     )
-    n_pulls, n_rewards = int(online_state.state.pulls[arm_index]), float(online_state.n[arm_index])
+    n_pulls = int(online_state.state.pulls[arm_index])
+    n_rewards = float(online_state.n[arm_index])
     pull_text = f"{n_pulls} pull{'' if n_pulls == 1 else 's'}"
     if not n_pulls:
         experience = "not pulled yet"
@@ -392,7 +395,8 @@ def raw_components(components: Features) -> dict[str, float | None]:
 
 RECENT_MARGINS = 20  # latest rewards of an arm whose margins its reason states
 # pulls of an arm that its P95 latency is of, among so many events: then it is asked again
-RECENT, HORIZON = 100, 2000
+RECENT = 100
+HORIZON = 2000
 
 
 class ArmChoice(NamedTuple):
@@ -646,7 +650,8 @@ class Online:
         Raises:
           ValueError: the request came to its end, or asked something else.
         """
-        request_id, arm = choice_row["request_id"], choice_row["arm"]
+        request_id = choice_row["request_id"]
+        arm = choice_row["arm"]
         rewarded = log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None
         is_same_question = arm in self.arms and all(
             choice_row[field_name] == field_value
@@ -654,7 +659,8 @@ class Online:
         )
         if not is_same_question or (rewarded and not resumed):
             refuse("request_id must be new", repr(request_id), "give another or none")
-        arm_index, propensity = self.arms.index(arm), float(choice_row["propensity"])
+        arm_index = self.arms.index(arm)
+        propensity = float(choice_row["propensity"])
         return self._arm_choice(
             log_entries,
             arm_index,
@@ -855,10 +861,12 @@ class Online:
         """
         import pandas as pd
 
-        choices, arm_rows = self.frame(), []
+        choices = self.frame()
+        arm_rows = []
         for arm in self.arms:
             arm_choices = choices[choices["arm"] == arm]
-            arm_rewards, latencies_ms = arm_choices["reward"].dropna(), arm_choices["ms"].dropna()
+            arm_rewards = arm_choices["reward"].dropna()
+            latencies_ms = arm_choices["ms"].dropna()
             wins = is_success(arm_rewards.to_numpy(), self.setup.bandit)
             arm_rows.append(
                 {
@@ -896,7 +904,8 @@ class Online:
           InputError: a snapshot that is none of the setup, or of no event in the log.
         """
         with as_written():
-            online_state, last_event = initial_state(self.setup), log_entries.last
+            online_state = initial_state(self.setup)
+            last_event = log_entries.last
             snapshot_row = log_entries.row(SNAPSHOTS, setup=self._digest)
             if snapshot_row is None:
                 return replay_events(online_state, events(log_entries), self.setup), last_event

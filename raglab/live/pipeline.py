@@ -110,7 +110,8 @@ def answer_request(request: Request, system: System) -> Response:
         system = replace(system, caches=None)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks
     # it.
-    answer_key, caches = keys_by_arm[arm_choice.arm], system.caches
+    answer_key = keys_by_arm[arm_choice.arm]
+    caches = system.caches
     answer_digest = answer_key.digest("answer", *answer_sources_used)
     stored_answer = (
         None
@@ -255,7 +256,8 @@ def _hit_statistics(decisions: Decisions) -> dict[str, float | None]:
 
     For the log, not for a choice.
     """
-    hits, depth = decisions.trace.hits, int(decisions.outcome.depth[0])
+    hits = decisions.trace.hits
+    depth = int(decisions.outcome.depth[0])
     hit_cosines: FloatArray = hits.cosine[0, 0, depth][hits.chunk[0, 0, depth] >= 0]
     if not len(hit_cosines):
         return {"n_hits": 0.0}
@@ -274,7 +276,8 @@ def _retrieve_depths(
 
     Returns: decisions of the gates, the depths, and whether all came from the strategy cache.
     """
-    caches, stored_depths = system.caches, _stored_depths(answer_key, system)
+    caches = system.caches
+    stored_depths = _stored_depths(answer_key, system)
     # names a document that is not there, cached or not
     document_scope = system.retriever.scope(request.documents)
     request_case = request.case()
@@ -421,7 +424,8 @@ def case_trace(
 
 def _answers_to_all_hits(trace: TraceData, system: System) -> Answers:
     """The answer to all hits of each depth, which signals of the answer are measured on."""
-    answer_keys, checked_answers = [], []
+    answer_keys = []
+    checked_answers = []
     for depth, hit_places in enumerate(answer_places(trace, 0, system.policy.structure)[0]):
         chunk_numbers = tuple(
             int(chunk_number)
@@ -508,12 +512,14 @@ def _decided_answer(
 ) -> ResponseFields:
     """What a decision says; `checked_answer` is the text that the gates read, None without one."""
     status = Status(int(decisions.status[0]))
-    is_refused, sources = status == Status.refuse, tuple[str, ...]()
+    is_refused = status == Status.refuse
+    sources = tuple[str, ...]()
     if status == Status.ok:
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked_answer)
     answer_text = None if checked_answer is None else checked_answer.text
     failure_reasons = [*decisions.trace.meta.get(SIGNAL_FAILURES, ())]
-    trace, encoder_name = decisions.trace, system.retriever.encoder.name
+    trace = decisions.trace
+    encoder_name = system.retriever.encoder.name
     passages = (
         trace.chunks[chunk_number].full_text
         for chunk_number in np.unique(trace.hits.chunk[0])

@@ -246,10 +246,8 @@ def check_answer(
         generation = generator.answer(question, passages)
     except (TimeoutError, ConnectionError) as error:
         failure_kind = "timeout" if isinstance(error, TimeoutError) else "no connection"
-        elapsed_seconds, failure_reason = (
-            perf_counter() - start_time,
-            f"{generator.name} raised {type(error).__name__}",
-        )
+        elapsed_seconds = perf_counter() - start_time
+        failure_reason = f"{generator.name} raised {type(error).__name__}"
         message = (
             f"a language model must answer, got {failure_kind} after {elapsed_seconds:.1f} s: "
             f"{failure_reason}; check it, "

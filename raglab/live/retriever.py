@@ -253,10 +253,8 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     for arm_name in checked_settings.arms:
         arm_row(arm_name)  # stops at an arm whose room is not installed
     for setting_name, (lower_bound, upper_bound) in _SETTING_RANGES.items():
-        setting, whole_text = (
-            getattr(checked_settings, setting_name),
-            "" if setting_name == "dense_weight" else "whole ",
-        )
+        setting = getattr(checked_settings, setting_name)
+        whole_text = "" if setting_name == "dense_weight" else "whole "
         number_type: Any = Integral if whole_text else Real
         if (
             not isinstance(setting, number_type)
@@ -394,10 +392,8 @@ def warn_of_unread(ready_retriever: Retriever, wanted_settings: RetrievalSetting
     Pictures that are found or reranked by their words alone, the share of words in no embedding of
     long chunks, and another language than that of the encoder.
     """
-    encoder_name, chunks = (
-        ready_retriever.encoder.name,
-        ready_retriever.chunks[: ready_retriever.indexes.n_chunks],
-    )
+    encoder_name = ready_retriever.encoder.name
+    chunks = ready_retriever.chunks[: ready_retriever.indexes.n_chunks]
     picture_indices = set(ready_retriever.indexes.pictures.tolist())
     word_texts = [
         chunk.full_text
@@ -418,11 +414,14 @@ def warn_of_unread(ready_retriever: Retriever, wanted_settings: RetrievalSetting
     n_pictures = sum(picture_digest(chunk) is not None for chunk in chunks)
     if not n_pictures:
         return
-    reader_text, remedy = "", ""
+    reader_text = ""
+    remedy = ""
     if not ready_retriever.encoder.reads_pictures:
-        reader_text, remedy = f"{encoder_name} does not read", "name an encoder of the CLIP family"
+        reader_text = f"{encoder_name} does not read"
+        remedy = "name an encoder of the CLIP family"
     elif wanted_settings.reranker is not None and wanted_settings.rerank_k:
-        reader_text, remedy = f"{wanted_settings.reranker} reranks by their words", "set rerank_k=0"
+        reader_text = f"{wanted_settings.reranker} reranks by their words"
+        remedy = "set rerank_k=0"
     if reader_text:
         warn_user(
             f"{n_pictures} of {len(chunks)} chunks are pictures, which {reader_text}: only file "

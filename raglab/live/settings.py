@@ -223,7 +223,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        ask_below, apply_above = self.clarify_ask_below, self.clarify_apply_above
+        ask_below = self.clarify_ask_below
+        apply_above = self.clarify_apply_above
         if ask_below > apply_above:
             message = f"ASK_BELOW {ask_below:g} must be at most APPLY_ABOVE {apply_above:g}"
             raise ValueError(message)
@@ -332,7 +333,8 @@ class Settings(BaseSettings):
           InputError: see `bandit`; the log's URL is none, or the prior of a linear learner is no
             state of it.
         """
-        configured_bandit, prior_path = self.bandit(arms), self.bandit_prior
+        configured_bandit = self.bandit(arms)
+        prior_path = self.bandit_prior
         return Online(
             bandit=configured_bandit,
             weights=self.weights,
@@ -392,7 +394,8 @@ def open_online(place: str | Path) -> Online:
         last_choice = log_entries.row(CHOICES)
     log_database.close()
     if last_choice is None:
-        requirement, remedy = "a log must hold choices of a bandit", "ask by arm bandit"
+        requirement = "a log must hold choices of a bandit"
+        remedy = "ask by arm bandit"
         raise input_error(Where(log_database.shown), requirement, remedy)
     with as_written():
         arm_names = TypeAdapter(list[str]).validate_python(last_choice["arms"])
@@ -411,7 +414,8 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     """
     settings = Settings.read()
     if place is None and settings.audit_log is None:
-        requirement, remedy = "it must name the audit log", "set it, or give a log"
+        requirement = "it must name the audit log"
+        remedy = "set it, or give a log"
         raise input_error(Where(variable("audit_log")), requirement, remedy)
     return settings.audit(settings.log_of("audit", place or "."), create=False)
 
@@ -481,7 +485,8 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
       InputError: the file cannot be read, or is the state of another learner, other arms, features
         or prior_mean.
     """
-    file_path, requirement = Path(path), "the prior must be a state of the learner"
+    file_path = Path(path)
+    requirement = "the prior must be a state of the learner"
     remedy = "make it with logged_state"
     state_text = read_text(file_path, _MAX_SETTINGS_BYTES).strip()
     try:
@@ -531,10 +536,8 @@ def _check_names(statements: Iterable[Statement]) -> None:
     }
     stated_names: set[str] = set()
     for statement_place, stated_name in statements:
-        capital_name, plain_name = (
-            stated_name.upper(),
-            re.sub(r"[^A-Z0-9]", "", stated_name.upper()),
-        )
+        capital_name = stated_name.upper()
+        plain_name = re.sub(r"[^A-Z0-9]", "", stated_name.upper())
         is_ours = capital_name.startswith(VARIABLE_PREFIX)
         if plain_name.startswith("RAGLAB") and not is_ours:  # nearly one that we know
             is_ours = bool(get_close_matches(plain_name, plain_variables, 1, 0.85))
@@ -565,7 +568,8 @@ def _file_statements(file_path: Path) -> Iterator[Statement]:
     file_values = dotenv_values(stream=StringIO(file_text))
     # By dotenv's parser: `dotenv_values`, which pydantic-settings reads, passes over a broken line.
     for statement in parse_stream(StringIO(file_text)):
-        statement_text, statement_key = statement.original.string, statement.key
+        statement_text = statement.original.string
+        statement_key = statement.key
         # blank lines before a line are read together with it
         n_blank_lines = statement_text[: len(statement_text) - len(statement_text.lstrip())].count(
             "\n"

@@ -61,7 +61,8 @@ def response_attributes(response: Response, *, has_texts: bool) -> Attributes:
 
     Every check without words.
     """
-    gate_checks, clarification = response.record.checks, response["clarification"]
+    gate_checks = response.record.checks
+    clarification = response["clarification"]
     attributes: Attributes = {
         f"raglab.{field_name}": response[field_name]
         for field_name in ("policy_id", "arm", "confidence")

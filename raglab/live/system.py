@@ -71,7 +71,8 @@ if TYPE_CHECKING:
     from raglab.live.online_bandit import Online
     from raglab.live.settings import Settings
 
-AUDIT, BANDIT = "audit", "bandit"
+AUDIT = "audit"
+BANDIT = "bandit"
 AUDIT_UNWRITABLE = "the audit log cannot be written: questions get no row in it"
 BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses, nothing is learned"
 _UNWRITABLE = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
@@ -435,7 +436,8 @@ class System:
 
         # A wrong variable, a wrong index or a signal that is not there stops before any model is
         # loaded.
-        index_path, settings = Path(folder), Settings.read()
+        index_path = Path(folder)
+        settings = Settings.read()
         index = read_index(index_path, rewriter)
         chosen_policy = policy if isinstance(policy, Policy) else Policy.load(policy)
         live_signals = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen_policy)
@@ -474,7 +476,8 @@ class System:
                 audit_log.pack(), pack.digest, f"what the log of {index_path} has learned", remedy
             )
         # caches hold questions and answers, which the log is then not to keep
-        caches, cache_folder = None, index_path / CACHE
+        caches = None
+        cache_folder = index_path / CACHE
         if cache and settings.audit_query == "text" and not settings.audit_keep_days:
             caches = Caches(cache_folder)
             if cache_folder.is_symlink():  # out of its folder

@@ -164,10 +164,8 @@ class _TracedGenerator:
         return getattr(self.base, name)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        base_generator, make_attributes = (
-            self.base,
-            partial(text_attributes, has_texts=self.tracing.has_texts),
-        )
+        base_generator = self.base
+        make_attributes = partial(text_attributes, has_texts=self.tracing.has_texts)
         model_name = (
             base_generator.client.name
             if isinstance(base_generator, ModelGenerator)

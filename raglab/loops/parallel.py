@@ -235,7 +235,8 @@ def _by_processes(
 
     size = max(1, -(-len(items) // (BLOCK_ITEMS * worker_pool.n)))
     blocks = [items[start : start + size] for start in range(0, len(items), size)]
-    done, failed_at = 0, -1
+    done = 0
+    failed_at = -1
     while done < len(blocks):
         calls = (delayed(run_block)(function, block, shared) for block in blocks[done:])
         try:

@@ -240,7 +240,8 @@ def cost_interval(
       >>> [round(float(end), 3) for end in cost_interval(cells)]
       [0.003, 0.445]
     """
-    cell_counts, cell_prices = cell_table(cells), cell_costs(costs)
+    cell_counts = cell_table(cells)
+    cell_prices = cell_costs(costs)
     settled_tables = (
         settled_cells(cell_counts, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
     )
@@ -253,8 +254,10 @@ def _cost_interval(cell_counts: CellCounts, cell_prices: FloatArray, level: floa
     """Interval of the cost of cases none of which is undecided."""
     from scipy.special import stdtrit
 
-    tail_mass, n_cases = (1.0 - check_level(level)) / 2.0, cell_counts.sum(axis=-1)
-    highest_cost, lowest_cost = float(cell_prices.max()), float(cell_prices.min())
+    tail_mass = (1.0 - check_level(level)) / 2.0
+    n_cases = cell_counts.sum(axis=-1)
+    highest_cost = float(cell_prices.max())
+    lowest_cost = float(cell_prices.min())
     if not ((cell_prices > 0.0) & (cell_prices < highest_cost)).any():
         lower_bound, upper_bound = clopper_pearson(
             cell_counts @ (cell_prices > 0.0).astype(np.int64), n_cases, level
@@ -367,16 +370,15 @@ def paired_cost(
         shapes_text = f"{first.shape} and {second.shape}"
         msg = f"first and second must be the cells of the same cases, [Q] each, got {shapes_text}."
         raise ValueError(msg)
-    cell_prices, guard = cell_costs(costs), interval_guard(costs)
+    cell_prices = cell_costs(costs)
+    guard = interval_guard(costs)
     case_weights = np.ones(len(first)) if weights is None else weights
     settled_costs = [
         _paired_cost(*cell_pair, cell_prices, guard, level, case_weights)
         for cell_pair in settled_pairs(first, second)
     ]
-    lower_bound, upper_bound = (
-        min(side_cost.low for side_cost in settled_costs),
-        max(side_cost.high for side_cost in settled_costs),
-    )
+    lower_bound = min(side_cost.low for side_cost in settled_costs)
+    upper_bound = max(side_cost.high for side_cost in settled_costs)
     difference = float((case_weights * (cell_prices[second] - cell_prices[first])).mean())
     p_values = [side_cost.p for side_cost in settled_costs]
     return PairedCost(
@@ -416,11 +418,10 @@ def _paired_cost(
     """`paired_cost` of cases none of which is undecided."""
     from scipy.special import stdtr
 
-    tail_mass, n_cases = (1.0 - check_level(level)) / 2.0, len(first)
-    gains, largest_weight = (
-        weights * (cell_prices[second] - cell_prices[first]),
-        float(weights.max()),
-    )
+    tail_mass = (1.0 - check_level(level)) / 2.0
+    n_cases = len(first)
+    gains = weights * (cell_prices[second] - cell_prices[first])
+    largest_weight = float(weights.max())
     mean_gain, largest_difference, guard = (
         float(gains.mean()),
         largest_weight * float(cell_prices.max() - cell_prices.min()),
@@ -433,10 +434,8 @@ def _paired_cost(
         gains_below, gains_above = (
             np.append(gains, extra_gain) if guard else gains for extra_gain in (-guard, guard)
         )
-        lower_bound, upper_bound = (
-            _student_bound(gains_below, -1.0, level),
-            _student_bound(gains_above, 1.0, level),
-        )
+        lower_bound = _student_bound(gains_below, -1.0, level)
+        upper_bound = _student_bound(gains_above, 1.0, level)
         adverse_gains = gains_below if mean_gain > 0.0 else -gains_above
         t_statistic = float(
             adverse_gains.mean() / (adverse_gains.std(ddof=1) / np.sqrt(len(adverse_gains)))

@@ -60,7 +60,8 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> IntArray:
              [0, 1, 0],
              [0, 0, 0]])
     """
-    label_codes, status_codes = _checked_codes("label", label), _checked_codes("status", status)
+    label_codes = _checked_codes("label", label)
+    status_codes = _checked_codes("status", status)
     if label_codes.shape != status_codes.shape:
         msg = (
             f"label and status must be [Q] each, got shapes {label_codes.shape} and "
@@ -343,7 +344,8 @@ def ndcg(relevant: BoolArray, n_relevant: IntArray, k: int = 10) -> float:
       >>> ndcg(np.array([[False, True]]), np.array([1]))
       0.6309297535714575
     """
-    relevant, n_relevant = _relevance_table(relevant, "relevant"), np.asarray(n_relevant)
+    relevant = _relevance_table(relevant, "relevant")
+    n_relevant = np.asarray(n_relevant)
     if (relevant.sum(axis=1) > n_relevant).any():
         msg = "relevant must not hold more hits than n_relevant; count a document once."
         raise ValueError(msg)
@@ -373,10 +375,8 @@ def graded_ndcg(grades: FloatArray, ideal: FloatArray, k: int = 10) -> FloatArra
       >>> graded_ndcg(np.array([[1.0, 2.0]]), np.array([[2.0, 1.0]]))
       array([0.8597187])
     """
-    top_grades, best_grades = (
-        _relevance_table(grades, "grades")[:, :k],
-        _relevance_table(ideal, "ideal")[:, :k],
-    )
+    top_grades = _relevance_table(grades, "grades")[:, :k]
+    best_grades = _relevance_table(ideal, "ideal")[:, :k]
     rank_discounts = 1.0 / np.log2(np.arange(2, max(top_grades.shape[1], best_grades.shape[1]) + 2))
     reached_gains, reachable_gains = (
         (grade_rows * rank_discounts[: grade_rows.shape[1]]).sum(axis=1)
@@ -551,7 +551,8 @@ def _paired_counts(
         effective_share = np.divide(
             rate_sizes, squared_sizes, out=np.ones_like(rate_sizes), where=squared_sizes > 0.0
         )
-        rate_sums, rate_sizes = rate_sums * effective_share, rate_sizes * effective_share
+        rate_sums = rate_sums * effective_share
+        rate_sizes = rate_sizes * effective_share
     return pair_counts, squared_weights, rate_sums, rate_sizes
 
 
@@ -614,8 +615,10 @@ def rate_columns(
     Source: rules S6.2, S6.3, S6.15.
     """
     cells = cell_table(cells)
-    counted, labels = rate_counts(cells), label_counts(cells)
-    rate_values, rate_sizes = rates(counted, labels), denominators(counted, labels)
+    counted = rate_counts(cells)
+    labels = label_counts(cells)
+    rate_values = rates(counted, labels)
+    rate_sizes = denominators(counted, labels)
     settled_tables = [
         settled_cells(cells, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
     ]

@@ -133,10 +133,8 @@ def _distinct_pairs(
         hit_indices = hit_counts.astype(np.intp)
         is_present = np.zeros(int(largest_size) + 1, dtype=bool)
         is_present[hit_indices] = True
-        distinct_counts, pair_indices = (
-            np.flatnonzero(is_present),
-            (is_present.cumsum() - 1)[hit_indices],
-        )
+        distinct_counts = np.flatnonzero(is_present)
+        pair_indices = (is_present.cumsum() - 1)[hit_indices]
         distinct_sizes = np.full(len(distinct_counts), int(largest_size))
     else:
         distinct_keys, pair_indices = np.unique(pair_keys, return_inverse=True)
@@ -391,7 +389,8 @@ def percentile_interval(draws: FloatArray, level: float) -> tuple[FloatArray, Fl
       (1.5, 2.5)
     """
     known_draws = np.where(np.isfinite(draws), draws, np.nan)
-    lower_bound, upper_bound = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
+    lower_bound = np.full(draws.shape[1:], np.nan)
+    upper_bound = np.full(draws.shape[1:], np.nan)
     has_draws = ~np.isnan(known_draws).all(axis=0)  # nanquantile warns of columns without a number
     if has_draws.any():
         lower_bound[has_draws], upper_bound[has_draws] = np.nanquantile(

@@ -157,14 +157,13 @@ class MixTest(NamedTuple):
           alpha: target, on which side of which the bound lies as the p-value says.
           lower: for the lower bound of the largest rate.
         """
-        interval_start, interval_end = np.zeros(len(self.cells)), np.ones(len(self.cells))
+        interval_start = np.zeros(len(self.cells))
+        interval_end = np.ones(len(self.cells))
         midpoint = np.full(len(self.cells), alpha)
         for _ in range(_BOUND_HALVINGS):
             is_below = (self.p(place, midpoint, lower=lower) <= delta) != lower
-            interval_start, interval_end = (
-                np.where(is_below, interval_start, midpoint),
-                np.where(is_below, midpoint, interval_end),
-            )
+            interval_start = np.where(is_below, interval_start, midpoint)
+            interval_end = np.where(is_below, midpoint, interval_end)
             midpoint = (interval_start + interval_end) / 2.0
         return interval_start if lower else interval_end
 
@@ -194,13 +193,15 @@ class MixTest(NamedTuple):
           delta: error of the promise.
         """
         cell_excess = self.loss[place] - alpha * self.counted[place]
-        ideal_profile, unit_counts = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
+        ideal_profile = np.zeros(len(LABEL_OF_CELL))
+        unit_counts = self.cells[row, place]
         ideal_profile[np.where(_CELL_HAS_LABEL, cell_excess, np.inf).argmin(axis=1)] = 1.0
         label_totals = label_counts(unit_counts)[LABEL_OF_CELL]
         observed_profile = np.divide(
             unit_counts, label_totals, out=np.zeros(len(label_totals)), where=label_totals > 0.0
         )
-        mean_shares, target_slice = self.corners.mean(axis=0), slice(place, place + 1)
+        mean_shares = self.corners.mean(axis=0)
+        target_slice = slice(place, place + 1)
 
         def labels(n_labels: int) -> FloatArray:
             return np.asarray(np.ceil(np.round(mean_shares * n_labels, 9)))

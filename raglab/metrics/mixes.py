@@ -159,7 +159,8 @@ class TrafficMix:
         """
         if self.corners:
             return np.array(self.corners)
-        share_ranges, is_stated = list(self.shares.values()), ~np.isnan(self.low)
+        share_ranges = list(self.shares.values())
+        is_stated = ~np.isnan(self.low)
         label_parts = np.eye(len(LABELS))[is_stated]
         if not is_stated.all():
             # what is not stated is one part, in the ratio of the cases; of none, in equal shares,
@@ -170,10 +171,8 @@ class TrafficMix:
                 if unstated_counts.any()
                 else np.full(len(LABELS), 1 / len(LABELS))
             )
-            share_ranges, label_parts = (
-                [*share_ranges, (0.0, 1.0)],
-                np.vstack([label_parts, unstated_ratio]),
-            )
+            share_ranges = [*share_ranges, (0.0, 1.0)]
+            label_parts = np.vstack([label_parts, unstated_ratio])
         corner_set = set()
         for free_place, (least_share, most_share) in enumerate(share_ranges):
             fixed_ends = [
@@ -319,10 +318,8 @@ def estimated_mix(
             for (sole_stratum,) in label_strata
         ]
         least_hits, most_hits, n_drawn = np.array(label_counts_drawn).T
-        lower_bounds, upper_bounds = (
-            clopper_pearson(least_hits, n_drawn, label_level).low,
-            clopper_pearson(most_hits, n_drawn, label_level).high,
-        )
+        lower_bounds = clopper_pearson(least_hits, n_drawn, label_level).low
+        upper_bounds = clopper_pearson(most_hits, n_drawn, label_level).high
         share_ends = [[*end_pair] for end_pair in np.column_stack([lower_bounds, upper_bounds])]
     occurs = np.isin(LABELS, labels)
     least_share, most_share = (
@@ -389,7 +386,8 @@ def weighed_cases(cells: Cells, weight: FloatArray) -> Weighed:
       cells: cell of each case, [..., Q].
       weight: of each case, of any scale, [Q].
     """
-    scaled_weights, n_cells = weight * (len(weight) / weight.sum()), len(LABEL_OF_CELL)
+    scaled_weights = weight * (len(weight) / weight.sum())
+    n_cells = len(LABEL_OF_CELL)
     policy_rows = cells.reshape(-1, cells.shape[-1])
     counts, weights, squares = (
         np.array(

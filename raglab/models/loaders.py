@@ -474,7 +474,8 @@ class CausalModel:
         """
         import torch
 
-        cached_keys, next_ids = None, list(prompt_ids)
+        cached_keys = None
+        next_ids = list(prompt_ids)
         while True:
             with _THREADS.single_thread():
                 input_ids = torch.tensor([next_ids], device=self.model.device)

@@ -48,7 +48,8 @@ def encoder_tokens(name: str | None = None) -> EncoderTokens:
       (256, [2, 6])
     """
     if name is None:
-        folder, prompts = bundled_model()[1], NO_PROMPTS
+        folder = bundled_model()[1]
+        prompts = NO_PROMPTS
     else:
         folder = find_model(name).folder
         prompts = read_prompts(folder)

@@ -132,7 +132,8 @@ def _fitted_means(rows: EvaluationRows, used_weights: FloatArray | None) -> Floa
     (r − mean of a) / share of a with a round of arm a; the log's mean stands in for arms never
     logged.
     """
-    log, n_rounds = rows.log, len(rows.weight)
+    log = rows.log
+    n_rounds = len(rows.weight)
     arm_shares = rows.pulls / n_rounds
     mean_slopes = rows.mass.copy()
     if used_weights is not None:
@@ -204,7 +205,8 @@ def bootstrap_values(
     weights_by_name = [
         (estimator, estimator_weight(rows, estimator, settings)) for estimator in names
     ]
-    block_size, session = max(1, COUNTS_AT_ONCE // n_boot), rows.log.session
+    block_size = max(1, COUNTS_AT_ONCE // n_boot)
+    session = rows.log.session
     columns_of_block = partial(_block_columns, rows, weights_by_name, midpoint(rows.log.reward))
     session_totals = None
     if session is not None:

@@ -341,7 +341,8 @@ def estimate(
         assessments = assess(
             weighed_rows, estimators, seed, level, interval, n_boot, (clip, switch), rules
         )
-        table_rows, reasons = [], {}
+        table_rows = []
+        reasons = {}
         for estimator, (estimator_fit, diagnosis, resampled) in zip(
             estimators, assessments, strict=True
         ):
@@ -447,10 +448,8 @@ def difference(
     )
     # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike
     # cancels.
-    value_difference, influence = (
-        fits[0].value - fits[1].value,
-        fits[0].influence - fits[1].influence,
-    )
+    value_difference = fits[0].value - fits[1].value
+    influence = fits[0].influence - fits[1].influence
     resampled_difference = None if resampled[0] is None else resampled[0] - resampled[1]
     lower_end, upper_end = interval_ends(
         value_difference, influence, weighed_pair[0].log, resampled_difference, level
@@ -566,7 +565,8 @@ def lower_bound(
     (weighed_rows,) = weigh_targets(log, (target_shares,), arms, None, mask, outcome_name)
     refuse_deterministic(weighed_rows, ("clipped_ips",))
     rewards = weighed_rows.log.reward
-    lowest, highest = rewards.min(), rewards.max()
+    lowest = rewards.min()
+    highest = rewards.max()
     if not (lowest >= 0.0 and highest <= 1.0):
         refuse(
             f"{outcome_name} must be in [0, 1] for a bound",

@@ -362,7 +362,8 @@ def weigh(
     for chunk_start in range(0, n_rounds, CHUNK_ROUNDS):
         chunk_rows = slice(chunk_start, min(n_rounds, chunk_start + CHUNK_ROUNDS))
         chunk_target = np.ascontiguousarray(target[chunk_rows], dtype=np.float64)
-        logged_arms, propensity = log.arm[chunk_rows], log.propensity[chunk_rows]
+        logged_arms = log.arm[chunk_rows]
+        propensity = log.propensity[chunk_rows]
         model_columns = [model_column[chunk_rows] for model_column in log.model]
         chunk_model = np.column_stack(model_columns) if model_columns else arm_means[None]
         sums_are_sure = is_finite = False
@@ -445,10 +446,8 @@ def _modelled(
       chunk_start: number of the first round.
     """
     round_model = np.broadcast_to(chunk_model, chunk_target.shape)
-    expected, predicted = (
-        np.einsum("ra,ra->r", round_model, chunk_target),
-        round_model[np.arange(len(logged_arms)), logged_arms],
-    )
+    expected = np.einsum("ra,ra->r", round_model, chunk_target)
+    predicted = round_model[np.arange(len(logged_arms)), logged_arms]
     # One sum finds any gap; only then is it worth looking whether the gap carries mass.
     if not np.isfinite(expected.sum() + predicted.sum()):
         expected = np.einsum(

@@ -136,7 +136,8 @@ def learner_probabilities(
     # forgetting apply.
     single_index = np.zeros(1, np.int64)
     state = init(len(arm_names), bandit=bandit, n_features=round_contexts.shape[1])
-    probabilities, waiting_states = np.empty((len(log), len(arm_names))), []
+    probabilities = np.empty((len(log), len(arm_names)))
+    waiting_states = []
     for round_index in range(len(log)):
         waiting_states.append(state)
         state = record_pull(state, logged_arms[round_index], bandit)

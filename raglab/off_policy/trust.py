@@ -126,7 +126,8 @@ def effective_size(weight: FloatArray) -> float:
 def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
     """Overlap of a log with a target, judged by rules on ess, share, drift and unsupported arms."""
     # Weights alone tell how much of the log speaks of the target: no reward is looked at.
-    round_weights, n_rounds = rows.weight, len(rows.weight)
+    round_weights = rows.weight
+    n_rounds = len(rows.weight)
     sample_size, largest_weight, mean_weight = (
         effective_size(round_weights),
         float(round_weights.max()),
@@ -197,12 +198,14 @@ def diagnose_estimate(
       weak then, never ok. The overlap's figures are given.
     """
     findings = [(STATUSES.index(overlap.status), overlap.note)]
-    sample_size, largest_weight = overlap.ess, overlap.max_weight
+    sample_size = overlap.ess
+    largest_weight = overlap.max_weight
     weight_limits = {"clipped_ips": settings.clip, "switch_dr": settings.switch}
     if fitted.used is None:
         findings += _direct_findings(rows, fitted, settings, overlap, rules)
     else:
-        sample_size, largest_weight = effective_size(fitted.used), float(fitted.used.max())
+        sample_size = effective_size(fitted.used)
+        largest_weight = float(fitted.used.max())
         if name == "replay":
             findings.append((_below(sample_size, rules.ess), f"{sample_size:.0f} rounds accepted"))
         elif name in weight_limits:
@@ -262,7 +265,8 @@ def _direct_findings(
 
 def _varies_within_arms(rows: EvaluationRows) -> bool:
     """Whether weights vary within an arm, so that what moves them may move rewards."""
-    arm, weight = rows.log.arm, rows.weight
+    arm = rows.log.arm
+    weight = rows.weight
     mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
     off = weight - mean[arm]
     return float(np.einsum("i,i", off, off)) > EQUAL_SPREAD**2 * float(

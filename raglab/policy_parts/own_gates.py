@@ -216,10 +216,8 @@ def _threshold(gate_name: str, threshold_key: str, declaration: object) -> Thres
             f"{threshold_path}: {first_error['msg']}", repr(first_error["input"])[:80], requirement
         )
     declared_unit = unit_of(declared_threshold.unit)
-    lower_bound, upper_bound = (
-        (declared_unit.low if declared_threshold.low is None else declared_threshold.low),
-        (declared_unit.high if declared_threshold.high is None else declared_threshold.high),
-    )
+    lower_bound = declared_unit.low if declared_threshold.low is None else declared_threshold.low
+    upper_bound = declared_unit.high if declared_threshold.high is None else declared_threshold.high
     if (
         not lower_bound <= declared_threshold.default <= upper_bound
         or not np.isfinite([lower_bound, upper_bound]).all()
@@ -277,10 +275,8 @@ def section_error(gate_name: str, gate_section: Mapping[str, Any]) -> str:
                 f"gate {gate_name} must state thresholds among {known_keys}, got "
                 f"{str(threshold_key)[:80]!r}"
             )
-        lower_bound, upper_bound = (
-            threshold_by_key[threshold_key].low,
-            threshold_by_key[threshold_key].high,
-        )
+        lower_bound = threshold_by_key[threshold_key].low
+        upper_bound = threshold_by_key[threshold_key].high
         if not lower_bound <= gate_section[threshold_key] <= upper_bound:
             return (
                 f"{gate_name}.{threshold_key} must lie in [{lower_bound:g}, {upper_bound:g}], "
@@ -393,10 +389,8 @@ def _check_side(
     moves_right = False  # whether it moves as its side says anywhere
     wrong_moves: list[tuple[int, int, BoolArray]] = []
     for first_index, second_index in combinations(range(len(tested_values)), 2):
-        earlier_margin, later_margin = (
-            sign * point_margins[first_index],
-            sign * point_margins[second_index],
-        )
+        earlier_margin = sign * point_margins[first_index]
+        later_margin = sign * point_margins[second_index]
         # where it is missing it neither rises nor falls
         is_moving = ~np.isclose(
             earlier_margin, later_margin, rtol=_HEADROOM_TOLERANCE, atol=0.0, equal_nan=True

@@ -135,10 +135,8 @@ def check_patterns(
     n_parts, n_instructions = spent_budget
     for pattern in patterns:
         for expression in [pattern] if isinstance(pattern, str) else pattern:
-            n_instructions, n_parts = (
-                n_instructions + _compile_part(expression).programsize,
-                n_parts + 1,
-            )
+            n_instructions = n_instructions + _compile_part(expression).programsize
+            n_parts = n_parts + 1
             if n_instructions > MAX_INSTRUCTIONS or n_parts > MAX_EXPRESSIONS:
                 limit_text = (
                     f"{MAX_EXPRESSIONS:,} expressions and {MAX_INSTRUCTIONS:,} instructions of RE2"

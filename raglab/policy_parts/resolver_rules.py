@@ -355,17 +355,13 @@ def decide_rules(
     Source: rules S3.3, S3.5.
     """
     is_tied = ties_on_entities(evidence, switches)
-    margins_of_all, margins_of_tied = (
-        rule_margins(evidence.all, thresholds),
-        rule_margins(evidence.tied, thresholds),
-    )
+    margins_of_all = rule_margins(evidence.all, thresholds)
+    margins_of_tied = rule_margins(evidence.tied, thresholds)
     # the last rule decides where no other does
     rule_numbers = np.full(shape, RULE_NUMBERS["options"], dtype=np.int8)
     for rule_name in RuleMargins._fields:
-        decides_all, decides_tied = (
-            decides(getattr(margins_of_all, rule_name)),
-            decides(getattr(margins_of_tied, rule_name)),
-        )
+        decides_all = decides(getattr(margins_of_all, rule_name))
+        decides_tied = decides(getattr(margins_of_tied, rule_name))
         np.minimum(
             rule_numbers,
             number_unless(

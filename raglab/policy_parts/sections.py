@@ -568,10 +568,8 @@ def _listed_patterns(given_patterns: Any) -> list[Pattern]:  # noqa: ANN401 - a 
             [pattern] if isinstance(pattern, str) else pattern or [""] for pattern in patterns
         )
     ]
-    n_patterns, longest_pattern = (
-        max(len(given_patterns), len(patterns)),
-        max(map(len, pattern_parts), default=0),
-    )
+    n_patterns = max(len(given_patterns), len(patterns))
+    longest_pattern = max(map(len, pattern_parts), default=0)
     longest_name = max(map(len, given_patterns), default=0) if is_by_name else 0
     if n_patterns > MAX_PATTERNS:
         requirement = (

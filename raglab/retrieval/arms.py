@@ -194,7 +194,8 @@ def walk(
                 original_question, retrieval_sizes.fetch_k, scope, indexes.bm25
             )
         first_lists = [*first_lists, (arm_walk.own.chunk, 1.0)]
-    rewrite_step, ranked_lists = 0, first_lists
+    rewrite_step = 0
+    ranked_lists = first_lists
     while True:
         # within a depth, so that depth 0 already knows what the first hits say
         if arm_traits.rewrites:
@@ -315,7 +316,8 @@ class _ArmWalk:
 
     def rewrite(self, ranked_hits: RankedHits, step: int) -> str:
         """What to search after a try; the question itself where nothing rewrites it."""
-        original_question, rewriter = self.question.texts[0], self.strategy.rewriter
+        original_question = self.question.texts[0]
+        rewriter = self.strategy.rewriter
         if rewriter is None:
             return original_question
         with self.timed("rewrite"):

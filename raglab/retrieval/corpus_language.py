@@ -28,7 +28,8 @@ MIN_ENGLISH_SHARE = (
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
 MAX_FOREIGN_SHARE = 1 / 3
 
-_LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
+_LETTER = regex.compile(r"\p{L}")
+_OTHER_LETTER = regex.compile(r"[^\P{L}\p{Latin}]")
 
 
 def count_english(texts: Sequence[str]) -> tuple[int, int]:

@@ -63,15 +63,11 @@ class DenseIndex:
         Raises:
           InputError: a file of a mapped index was changed since it was opened.
         """
-        hit_distances, hit_ids = (
-            np.full((len(queries), k), np.nan),
-            np.full((len(queries), k), -1, np.int64),
-        )
+        hit_distances = np.full((len(queries), k), np.nan)
+        hit_ids = np.full((len(queries), k), -1, np.int64)
         for query_index in range(len(queries)):
-            query_vector, query_scope = (
-                queries[query_index : query_index + 1],
-                None if allowed is None else allowed[query_index],
-            )
+            query_vector = queries[query_index : query_index + 1]
+            query_scope = None if allowed is None else allowed[query_index]
             if query_scope is None:
                 best_scores, best_ids = self._nearest(query_vector, k)
             else:
@@ -171,7 +167,8 @@ def distances(
       >>> distances(unit[:1], unit, np.array([[0, 1, -1]]))
       (array([[ 0.,  2., nan]]), array([[ 1.,  0., nan]]))
     """
-    l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
+    l2 = np.empty(ids.shape)
+    cosine = np.empty(ids.shape)
     block_queries = max(1, min(BLOCK_QUERIES, PAIRS_IN_MEMORY // max(1, ids.shape[1])))
     for block_start in range(0, len(ids), block_queries):
         block_slice = slice(block_start, block_start + block_queries)
@@ -181,10 +178,8 @@ def distances(
             if vectors.shape[0]
             else np.zeros((1, 1, vectors.shape[1]))
         )
-        wide_hits, wide_queries = (
-            hit_vectors.astype(np.float64),
-            queries[block_slice].astype(np.float64)[:, None],
-        )
+        wide_hits = hit_vectors.astype(np.float64)
+        wide_queries = queries[block_slice].astype(np.float64)[:, None]
         l2[block_slice] = ((wide_hits - wide_queries) ** 2).sum(axis=-1)
         cosine[block_slice] = (wide_hits * wide_queries).sum(axis=-1)
     masked_measures = np.where(ids >= 0, (l2, cosine.clip(-1.0, 1.0)), np.nan)

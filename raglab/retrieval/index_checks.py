@@ -54,7 +54,8 @@ def _are_lists(
     # Each block begins with the last number of the one before, so that every step is looked at.
     for block_start in range(0, len(list_texts), _NUMBERS_AT_ONCE):
         block_slice = slice(max(0, block_start - 1), block_start + _NUMBERS_AT_ONCE)
-        block_texts, block_scores = list_texts[block_slice], list_scores[block_slice]
+        block_texts = list_texts[block_slice]
+        block_scores = list_scores[block_slice]
         is_ascending = (np.diff(block_texts) > 0) | is_list_start[block_slice][1:]
         are_sound = (
             (block_texts >= 0)

@@ -32,7 +32,8 @@ from raglab.words.tokeniser import split_words
 
 STEM_LETTERS = 5
 # k1 and b of BM25: how slowly a word saturates, how far a long text is held back
-TERM_SATURATION, LENGTH_WEIGHT = 1.2, 0.75
+TERM_SATURATION = 1.2
+LENGTH_WEIGHT = 0.75
 
 
 class Bm25Index:
@@ -112,10 +113,8 @@ class Bm25Index:
         """
         if self._check is not None:
             self._check()
-        scores, hit_ids = (
-            np.full((len(queries), k), np.nan),
-            np.full((len(queries), k), -1, np.int64),
-        )
+        scores = np.full((len(queries), k), np.nan)
+        hit_ids = np.full((len(queries), k), -1, np.int64)
         for query_index, query in enumerate(queries):
             query_words = index_words(query)
             if not query_words:

@@ -210,7 +210,8 @@ def rerank_chunks(
         row) / (1 + ROW_SHARE), in [0, 1]; None has no rows.
     """
     s_hybrid, chunk_ids = fused
-    s_rerank, s_raw = np.full(chunk_ids.shape, np.nan), np.full(chunk_ids.shape, np.nan)
+    s_rerank = np.full(chunk_ids.shape, np.nan)
+    s_raw = np.full(chunk_ids.shape, np.nan)
     final_ranks = np.broadcast_to(np.arange(chunk_ids.shape[1]), chunk_ids.shape).copy()
     shown_ids = chunk_ids.copy()
     if reranker is not None and n_reranked:

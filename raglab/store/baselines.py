@@ -176,10 +176,8 @@ class Baseline(Result):
     def measures(self) -> dict[str, dict[str, Any]]:
         """Expected cost and each rate with its counts; a rate of no case is None."""
         cell_counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
-        rate_numerators, label_counts = (
-            metrics.rate_counts(cell_counts),
-            metrics.label_counts(cell_counts),
-        )
+        rate_numerators = metrics.rate_counts(cell_counts)
+        label_counts = metrics.label_counts(cell_counts)
         rate_denominators = metrics.denominators(rate_numerators, label_counts)
         counted_rates = zip(
             metrics.RATES, rate_numerators.tolist(), rate_denominators.tolist(), strict=True
@@ -239,7 +237,8 @@ class Baseline(Result):
         Raises:
           InputError: the file is no baseline, of another format, or its parts do not agree.
         """
-        location, faults = Where(str(path)), Faults("values")
+        location = Where(str(path))
+        faults = Faults("values")
         record = read_json(Path(path), MAX_FILE_BYTES)
         file_fields = faults.checked(read_record(JsonLine(location, record), _FileFields, faults))
         cases = [BaselineCase(**case.model_dump(exclude={"cost"})) for case in file_fields.cases]

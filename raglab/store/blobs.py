@@ -295,7 +295,8 @@ class Blobs:
 
         The failure is said.
         """
-        shown_reason, error_code = str(error) or type(error).__name__, sqlite_code(error)
+        shown_reason = str(error) or type(error).__name__
+        error_code = sqlite_code(error)
         folder_path = next(
             (blob_path for blob_path in (self.path, *_beside(self.path)) if blob_path.is_dir()),
             None,

@@ -360,7 +360,8 @@ def _repeated_questions(
       faults: takes questions with two labels; None where a sentence says so.
     """
     first_cases: dict[tuple[object, ...], Case] = {}
-    repeated, conflicts = [], []
+    repeated = []
+    conflicts = []
     for location, case in zip(locations, cases, strict=True):
         # a case without a label contradicts none, and counts in no rate
         earlier_case = (

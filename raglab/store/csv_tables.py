@@ -107,7 +107,8 @@ def csv_records(table_content: str, path: Path) -> list[CsvRecord]:
             f"{len(records):,} records",
         )
     (heads_line, head_cells), *row_records = records
-    location, heads_length = location._replace(line=heads_line), len(",".join(head_cells))
+    location = location._replace(line=heads_line)
+    heads_length = len(",".join(head_cells))
     if heads_length > MAX_HEADS_CHARACTERS:  # every table of a document repeats them
         raise input_error(
             location,
@@ -198,10 +199,8 @@ def csv_frame(
     if decimal_columns := comma_columns or (
         point_columns if _dialect(table_content, path)[0] != "," else []
     ):
-        mark_noun, shown_count = (
-            "commas" if comma_columns else "points",
-            f"{len(decimal_columns)} of {len(column_names)} columns",
-        )
+        mark_noun = "commas" if comma_columns else "points"
+        shown_count = f"{len(decimal_columns)} of {len(column_names)} columns"
         shown_columns = shown_value(", ".join(decimal_columns))
         warn_user(
             visible(

@@ -107,7 +107,8 @@ def read_document(format_name: str, source: str, path: Path, limits: Limits) -> 
       InputError: it cannot be read, has no text, or is a table of labels where none may be.
     """
     location = Where(str(path))
-    follow_links, max_file_bytes = limits.follow_links, limits.max_file_bytes
+    follow_links = limits.follow_links
+    max_file_bytes = limits.max_file_bytes
     if format_name == "picture":
         return [
             (

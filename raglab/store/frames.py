@@ -227,13 +227,15 @@ def _warn_of_distances(frame_name: str, trace: Trace, column_name: str) -> None:
 
     By its name, or by the ranks.
     """
-    cosines, hit_ranks = trace.hits.cosine, trace.hits.rank
+    cosines = trace.hits.cosine
+    hit_ranks = trace.hits.rank
     first_cosines = np.nansum(np.where(hit_ranks == 0, cosines, np.nan), axis=-1, keepdims=True)
     # hits of a cell that have another score than its first one, in the direction of the later rank
     later_gains = np.where((hit_ranks > 0) & ~np.isnan(cosines), cosines - first_cosines, 0.0).sum(
         axis=-1
     )
-    n_better, n_worse = int((later_gains > 0.0).sum()), int((later_gains < 0.0).sum())
+    n_better = int((later_gains > 0.0).sum())
+    n_worse = int((later_gains < 0.0).sum())
     if n_better <= n_worse and "dist" not in column_name.casefold():
         return
     warn_user(
@@ -317,7 +319,8 @@ def frame_trace(
     )
     measured_signals = []
     for signal, column_name in user_signals:
-        lower_bound, upper_bound = signal.unit.low, signal.unit.high
+        lower_bound = signal.unit.low
+        upper_bound = signal.unit.high
         value_bounds = (
             lower_bound,
             upper_bound,
@@ -361,7 +364,8 @@ def frame_trace(
             signal_values = np.full(hit_rows.n_cells, np.nan)
             is_leading = final_ranks <= 0  # the first hit, or the one row that says there are none
             signal_values[cell_numbers[is_leading]] = row_values[is_leading]
-            sign, best_values = DIRECTION_SIGNS[signal.direction], np.full(hit_rows.n_cells, np.nan)
+            sign = DIRECTION_SIGNS[signal.direction]
+            best_values = np.full(hit_rows.n_cells, np.nan)
             np.fmax.at(best_values, cell_numbers, row_values * sign)
             is_unsorted &= ~np.isnan(best_values) & ~(signal_values * sign >= best_values)
             signal_values = signal_values.reshape(cell_shape)
@@ -432,7 +436,8 @@ def signal_columns(signals: Signals, frame_name: str) -> list[tuple[Signal, str]
     Raises:
       InputError: a signal does not state what it is.
     """
-    declared_columns, required_keys = [], {"higher", "unit"}
+    declared_columns = []
+    required_keys = {"higher", "unit"}
     for signal_name, declaration in (signals or {}).items():
         declared_keys = {*declaration} if isinstance(declaration, Mapping) else set()
         if not required_keys <= declared_keys <= {"column", *DECLARED_KEYS}:
@@ -503,7 +508,8 @@ def _check_cells(hit_rows: _Rows) -> None:
 
     Different hits, or one row that says there are none.
     """
-    frame_name, cell_numbers = hit_rows.hits.table.name, hit_rows.cell
+    frame_name = hit_rows.hits.table.name
+    cell_numbers = hit_rows.cell
     # Whatever is as long as there are cells comes after this: names of arms alone could make them
     # thousands of times as many as rows.
     filled_cells = np.unique(cell_numbers)
@@ -579,7 +585,8 @@ def _measurements(hit_table: HitTable, score: Score | None) -> dict[str, FloatAr
             "a hit must have a score",
             "drop the row, or empty its hit_id",
         )
-    l2, cosine = row_measurements["l2"], row_measurements["cosine"]
+    l2 = row_measurements["l2"]
+    cosine = row_measurements["cosine"]
     hit_table.check(
         np.abs(l2 - (2.0 - 2.0 * cosine)) > _COSINE_TOLERANCE,
         "l2" if "l2" in hit_table.cells else "score",

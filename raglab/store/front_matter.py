@@ -41,7 +41,8 @@ def front_matter(text: str) -> FrontMatter:
       InputError: keys and values are not valid, too long, have a tag of YAML, or name a key twice.
     """
     first_line, _, further_text = text.partition("\n")
-    matter_mark, text_lines = first_line.rstrip(), further_text.split("\n")
+    matter_mark = first_line.rstrip()
+    text_lines = further_text.split("\n")
     first_key_line = next(
         (
             text_line

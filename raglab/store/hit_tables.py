@@ -396,7 +396,8 @@ def hit_chunks(
     Args:
       signal_columns: columns of signals of the hits.
     """
-    numbering, passage_columns = hits.numbered("hit_id"), hits.some(_PASSAGE_COLUMNS)
+    numbering = hits.numbered("hit_id")
+    passage_columns = hits.some(_PASSAGE_COLUMNS)
     hits.check_same(passage_columns, numbering, "a hit_id")
     cells_by_field = hits.some(_HIT_COLUMNS) | {
         column_name: hits.table.columns[column_name] for column_name in signal_columns

@@ -114,15 +114,18 @@ def _encode(column_name: str, cell_value: Any, column_kind: str) -> Any:  # noqa
     if column_kind == "whole":
         if isinstance(cell_value, int) and -_INTEGER_LIMIT <= cell_value < _INTEGER_LIMIT:
             return int(cell_value)  # a boolean is none for PostgreSQL
-        broken_rule, remedy = "a whole number of 64 bits", "correct it"
+        broken_rule = "a whole number of 64 bits"
+        remedy = "correct it"
     elif column_kind == "number":
         if _is_finite(cell_value):
             return float(cell_value)
-        broken_rule, remedy = "a finite number", "leave it out where it is not known"
+        broken_rule = "a finite number"
+        remedy = "leave it out where it is not known"
     elif not isinstance(cell_value, str):
         broken_rule, remedy, shown_value = "a text", "pass a str", type(cell_value).__name__
     elif _UNSTORABLE.search(cell_value):
-        broken_rule, remedy = "a text in Unicode without NUL", "take out NUL and half surrogates"
+        broken_rule = "a text in Unicode without NUL"
+        remedy = "take out NUL and half surrogates"
     else:
         max_length, length_unit = _LENGTH_LIMITS[column_kind]
         length = len(cell_value) if length_unit == "characters" else len(cell_value.encode())

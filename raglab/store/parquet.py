@@ -46,7 +46,8 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
       OversizeError: a limit is passed; the message names it.
       ValueError: its footer is damaged.
     """
-    n_columns, n_row_groups = metadata.num_columns, metadata.num_row_groups
+    n_columns = metadata.num_columns
+    n_row_groups = metadata.num_row_groups
     _at_most(
         path, columns=n_columns, row_groups=n_row_groups, column_chunks=n_columns * n_row_groups
     )

@@ -70,7 +70,8 @@ class _Compact:
         struct_fields: dict[int, Any] = {}
         field_number = 0
         while (type_byte := self._byte()) != _STOP:
-            field_step, field_type = type_byte >> 4, type_byte & 15
+            field_step = type_byte >> 4
+            field_type = type_byte & 15
             field_number = field_number + field_step if field_step else self._integer()
             # which of two counts, another reader might take otherwise
             if field_number in struct_fields:

@@ -273,11 +273,10 @@ def _broken_rule(
     heads_by_field: Heads | None,
 ) -> tuple[Where, str, str, str]:
     """Place, rule, remedy and value of what pydantic says of a field."""
-    field_path, offending_value = (
-        [*map(str, validation_error["loc"])] or ["the record"],
-        validation_error["input"],
-    )
-    field_info, location = record_model.model_fields.get(field_path[0]), record_line.where
+    field_path = [*map(str, validation_error["loc"])] or ["the record"]
+    offending_value = validation_error["input"]
+    field_info = record_model.model_fields.get(field_path[0])
+    location = record_line.where
     rule = re.sub(r"^\w+ should\b", "must", validation_error["msg"].removeprefix("Value error, "))
     remedy = (field_info and field_info.description) or "correct it, or leave it out"
     is_missing = validation_error["type"] == "missing"
@@ -286,7 +285,8 @@ def _broken_rule(
             f"{location.file}, column {heads_by_field.get(field_path[0], field_path[-1])}"
         )
     if validation_error["type"] == "extra_forbidden":
-        rule, remedy = "is no field of it", "take it out, or put it under tags"
+        rule = "is no field of it"
+        remedy = "take it out, or put it under tags"
     elif offending_value is None or (is_missing and heads_by_field is not None):
         rule, remedy, offending_value = "must not be missing", "fill it, or drop the row", None
     elif is_missing:

@@ -32,11 +32,13 @@ def signal_column(
     Raises:
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
-    subject, signal_unit = f"signal {signal.name}", signal.unit
+    subject = f"signal {signal.name}"
+    signal_unit = signal.unit
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
         # what is no text comes before what is there twice: a list has no place in a set
-        case_ids, series_index = set(ids), source.index
+        case_ids = set(ids)
+        series_index = source.index
         strange_keys = [
             index_key
             for index_key in series_index

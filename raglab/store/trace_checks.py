@@ -105,7 +105,8 @@ def check_trace(trace: TraceData) -> None:
             )
             broken_rule = f"{subject} must {signals_rule}"
             raise BrokenRuleError(broken_rule, shown_number)
-    declarations, case_ids = trace.meta.get("signals") or {}, [case.id for case in trace.cases]
+    declarations = trace.meta.get("signals") or {}
+    case_ids = [case.id for case in trace.cases]
     try:
         for subject in sorted(set(trace.columns).difference(NAMES)):  # of the user
             user_signal = declared_signal(subject, declarations.get(subject))
@@ -167,7 +168,8 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
         is_unit = (np.abs(vector_lengths - 1.0) <= _LENGTH_TOLERANCE) | (vector_lengths == 0.0)
         yield "vectors", "be of unit length", ~is_unit, vector_lengths
     for key_name in sorted(set(trace.columns).intersection(NAMES)):
-        signal_column, signal_unit = trace.columns[key_name], signal(key_name).unit
+        signal_column = trace.columns[key_name]
+        signal_unit = signal(key_name).unit
         yield _form(key_name, signal_column, "f", cell_shape)
         yield _range(key_name, signal_column, signal_unit.low, signal_unit.high)
 
@@ -288,7 +290,8 @@ def _hit_rules(hits: Hits, n_cases_and_arms: tuple[int, int], n_chunks: int) -> 
         chunk_indices[..., 1:],
     )
     sorted_chunks = np.sort(chunk_indices, axis=-1)
-    previous_chunks, next_chunks = sorted_chunks[..., :-1], sorted_chunks[..., 1:]
+    previous_chunks = sorted_chunks[..., :-1]
+    next_chunks = sorted_chunks[..., 1:]
     yield (
         "chunk",
         "hold a passage once",
@@ -308,7 +311,8 @@ def _hit_rules(hits: Hits, n_cases_and_arms: tuple[int, int], n_chunks: int) -> 
     # l2 and cosine are of the same two vectors: one without the other is no measurement.
     is_missing = np.isnan(hits.l2)
     yield "l2", "stand with cosine", is_missing != np.isnan(hits.cosine), hits.l2
-    nearer_distances, farther_distances = hits.l2[..., :-1], hits.l2[..., 1:]
+    nearer_distances = hits.l2[..., :-1]
+    farther_distances = hits.l2[..., 1:]
     yield (
         "l2",
         "ascend",
@@ -354,7 +358,8 @@ def _answer_rules(answers: Answers, cell_shape: tuple[int, ...], n_chunks: int) 
         yield _range(
             f"answers.{field_name}", getattr(answers, field_name), lower_bound, upper_bound
         )
-    is_hit, next_chunks = answers.chunks >= 0, answers.chunks[:, 1:]
+    is_hit = answers.chunks >= 0
+    next_chunks = answers.chunks[:, 1:]
     yield "answers.chunks", "be padded at the end", is_hit[:, 1:] & ~is_hit[:, :-1], next_chunks
     answer_texts = [
         answers.generator,

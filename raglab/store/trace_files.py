@@ -255,7 +255,8 @@ def trace_head(trace: TraceData, content_digest: str) -> dict[str, Any]:
     Args:
       content_digest: hash of what the trace holds.
     """
-    patterns, answers = trace.pattern_hits, trace.answers
+    patterns = trace.pattern_hits
+    answers = trace.answers
     return {
         "schema_version": SCHEMA_VERSION,
         "content": content_digest,
@@ -360,7 +361,8 @@ def parse_trace(
       ValueError: a column that repeats what another holds must hold the same.
     """
     case_table = read_parquet(trace_file, path)
-    n_cases, cell_shape = case_table.num_rows, tuple(trace_metadata["shape"])
+    n_cases = case_table.num_rows
+    cell_shape = tuple(trace_metadata["shape"])
     # Types before values: what would be converted to the type of its field would come out as other
     # numbers.
     check_column_types(case_table.schema, _column_types(*cell_shape), SIGNAL_PREFIX)

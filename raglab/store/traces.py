@@ -131,7 +131,8 @@ class Trace(values.TraceData):
                     pattern_hits.query_entities[case_index] for case_index in case_indices
                 ),
             )
-        cases, latency = tuple(self.cases[case_index] for case_index in case_indices), self.latency
+        cases = tuple(self.cases[case_index] for case_index in case_indices)
+        latency = self.latency
         return dataclasses.replace(
             self,
             cases=cases,
@@ -350,7 +351,8 @@ def with_column(trace: Trace, signal: Signal, values: Any) -> Any:  # noqa: ANN4
         trace.hits.chunk.shape[:3],
         [case.id for case in trace.cases],
     )
-    signal_declaration, declarations = declaration(signal), trace.meta.get("signals", {})
+    signal_declaration = declaration(signal)
+    declarations = trace.meta.get("signals", {})
     if declarations.get(signal_name) == signal_declaration and np.array_equal(
         trace.columns.get(signal_name, np.nan), checked_column, equal_nan=True
     ):
@@ -421,7 +423,8 @@ def split_error(split_name: str, case_splits: Collection[str]) -> ValueError:
       case_splits: splits of the cases, `NONE` of those without.
     """
     known_splits = ", ".join(sorted({*case_splits} - {NO_LABEL}))
-    shown_split, remedy = repr(split_name), "set `split` in the cases"
+    shown_split = repr(split_name)
+    remedy = "set `split` in the cases"
     if not known_splits:
         shown_split += " of cases without splits"
         remedy = "deal them by trace = raglab.split(trace)"
@@ -490,7 +493,8 @@ def _partial_meta(
     trace_meta: Mapping[str, Any], cases: Sequence[Case], earlier_cases: Sequence[Case] = ()
 ) -> dict[str, Any]:
     """Meta of a trace that keeps some of the cases; as it is where they are all."""
-    trace_meta, cases_digest = with_splits(trace_meta, cases, earlier_cases), hash_cases(cases)
+    trace_meta = with_splits(trace_meta, cases, earlier_cases)
+    cases_digest = hash_cases(cases)
     if "fingerprint" not in trace_meta or cases_digest == trace_meta.get("cases_hash"):
         return dict(trace_meta)
     return {

@@ -359,10 +359,10 @@ def _carry_negation(word_parts: list[WordPart]) -> list[Word]:
             signed_words[part_index] = Word(part_text[:KEY_LETTERS], LITTLE)
             continue
         signed_words[part_index] = Word("¬", NEGATION)
-        positions_after, positions_before = (
-            range(part_index + 1, min(len(word_parts), part_index + 1 + NEGATION_REACH)),
-            range(part_index - 1, max(-1, part_index - 1 - NEGATION_REACH), -1),
+        positions_after = range(
+            part_index + 1, min(len(word_parts), part_index + 1 + NEGATION_REACH)
         )
+        positions_before = range(part_index - 1, max(-1, part_index - 1 - NEGATION_REACH), -1)
         search_spans = (range(verb_start, part_index), positions_after, positions_before)
         negated_index = next(
             (

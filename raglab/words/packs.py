@@ -384,7 +384,8 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
         pack_rows[entry_key] = (
             merged_rows(pack_rows.get(entry_key, {}), entry_value) if is_merged else entry_value
         )
-    known_parts, n_characters = _filled_parts(pack_rows.pop("parts", {}), where), 0
+    known_parts = _filled_parts(pack_rows.pop("parts", {}), where)
+    n_characters = 0
 
     def expanded(entry_value: Any, key_path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
         """A value with the named parts put into its expressions."""

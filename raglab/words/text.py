@@ -284,7 +284,8 @@ def _plain_lines(text: str) -> list[str | CodeBlock]:
     for text_part in split_code(text.splitlines()):
         if isinstance(text_part, str):
             prose_lines.append(text_part)
-            comment_start, comment_end = text_part.rfind("<!--"), text_part.rfind("-->")
+            comment_start = text_part.rfind("<!--")
+            comment_end = text_part.rfind("-->")
             in_comment = comment_start > comment_end or (in_comment and comment_end < 0)
         elif not in_comment:
             visible_lines += [*_plain_prose(prose_lines), text_part]
@@ -310,7 +311,8 @@ def _plain_prose(prose_lines: Sequence[str]) -> list[str]:
 
 def _is_title(text_lines: Sequence[str | CodeBlock]) -> bool:
     """Whether the first line is a heading of what follows, though no mark says so."""
-    first_line, second_line = text_lines[0], text_lines[1] if len(text_lines) > 1 else ""
+    first_line = text_lines[0]
+    second_line = text_lines[1] if len(text_lines) > 1 else ""
     if isinstance(first_line, CodeBlock) or first_line.lstrip().startswith(("|", "#")):
         return False
     first_line = first_line.strip()

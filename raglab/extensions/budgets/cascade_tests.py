@@ -56,7 +56,8 @@ def paired_test(gains: int, losses: int, size: int, delta: float = 0.1) -> Calla
     """
     from scipy.special import ndtri
 
-    reach, gain = -float(ndtri(delta)), np.arange(size + 1.0)
+    reach = -float(ndtri(delta))
+    gain = np.arange(size + 1.0)
     # L = gains - losses - reach * sqrt(gains + losses + 2) falls with every loss, so R holds for
     # each number of gains all losses up to where L is that observed, a root of a square.
     observed = losses - gains + reach * np.sqrt(gains + losses + 2.0)

@@ -163,7 +163,8 @@ def certify_cascade(
         known = policy.fitted_on
     chances = policy.plan(table) if isinstance(policy, PricedPolicy) else policy
     plan = plan_rows(table, "policy", chances)
-    size, dear = len(plan), table.arms.index(reference)
+    size = len(plan)
+    dear = table.arms.index(reference)
     weight = np.ones(size) if weights is None else float_array(weights, "weights")
     top = float(weight.max()) if max_weight is None else max_weight
     if weight.shape != (size,) or not 0.0 < weight.min() <= weight.max() <= top < np.inf:
@@ -235,7 +236,8 @@ def _known_rows(
     Args:
       known: codes of the latter.
     """
-    names, rows = row_names([table], questions), row_names([table])
+    names = row_names([table], questions)
+    rows = row_names([table])
     n_different = len({*map(plain_question, names)})
     if questions is not None and n_different < len(names):
         rule = "questions must be different"

@@ -65,7 +65,8 @@ class Ledger(NamedTuple):
           >>> learned_ledger([1], [0.75], [2.0], bandit, budget, n_arms=2).net.total.tolist()
           [0.0, 0.25]
         """
-        price, state = self.price[..., None], self.state
+        price = self.price[..., None]
+        state = self.state
         return state._replace(
             total=state.total - price * self.cost,
             square=state.square - 2.0 * price * self.cross + price * price * self.square,
@@ -101,7 +102,8 @@ class Ledger(NamedTuple):
         """
         state = record_rewards(self.state, rewards, bandit)
         rows, arm, reward, age, context, cost, _ = rewards
-        weight, batch = bandit.discount**age, self.cost.shape[:-1]
+        weight = bandit.discount**age
+        batch = self.cost.shape[:-1]
         outcomes = {
             "cost": weight * cost,
             "square": weight * (cost * cost),

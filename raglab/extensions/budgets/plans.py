@@ -115,7 +115,8 @@ def compare_plans(
     values = np.stack(
         [[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)]
     )
-    point, drawn = values.mean(axis=2), _resampled_means(values, n_boot, seed)
+    point = values.mean(axis=2)
+    drawn = _resampled_means(values, n_boot, seed)
     columns = {
         "reward": (point[0], drawn[:, 0]),
         "spend": (point[1], drawn[:, 1]),

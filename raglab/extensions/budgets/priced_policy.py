@@ -68,7 +68,8 @@ class PricedPolicy(NamedTuple):
           ValueError: another table's arms or features.
         """
         for name in ("arms", "feature_names"):
-            fitted, applied = getattr(self, name), getattr(table, name)
+            fitted = getattr(self, name)
+            applied = getattr(table, name)
             if fitted != applied:
                 refuse(
                     f"a table must have the policy's {name}, {', '.join(fitted)[:200]}",
@@ -171,7 +172,8 @@ def fit_priced_policy(
             np.shape(logged),
             "give an arm a row",
         )
-    known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
+    known = table.mask & np.isfinite(table.gross)
+    paid = table_costs(table)
     if logged is not None:
         known = known & (
             check_whole("logged", logged, len(table.arms))[:, None] == np.arange(len(table.arms))

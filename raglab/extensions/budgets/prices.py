@@ -49,7 +49,8 @@ def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
       'The mean spend of 100 rounds is 3 $, 1.5 times the budget of 2 $'
     """
     checked = check_budget(budget)
-    ratio, unit = spend / checked.per_question, f" {checked.unit}" if checked.unit else ""
+    ratio = spend / checked.per_question
+    unit = f" {checked.unit}" if checked.unit else ""
     if ratio <= KEPT:
         return ""
     return (
@@ -148,7 +149,8 @@ def frontier(table: Table) -> Frontier:
     left_out = [arm for number, arm in enumerate(table.arms) if number not in always]
     text = f"{len(left_out)} arms that some question cannot have are in no mixture: "
     notes = (f"{text}{', '.join(left_out)}.",) if left_out else ()
-    spend, reward = table_costs(table)[:, always].mean(axis=0), table.gross[:, always].mean(axis=0)
+    spend = table_costs(table)[:, always].mean(axis=0)
+    reward = table.gross[:, always].mean(axis=0)
     # From the cheapest arm on, a corner stays while the slope to the next falls; at equal spend the
     # better arm counts.
     corners: list[int] = []
@@ -250,7 +252,8 @@ def choose_price(
     """
     checked = check_budget(budget)
     paid = np.asarray(cost if spend is None else spend, np.float64)
-    rewards, costs = float_array(reward, "reward"), float_array(cost, "cost")
+    rewards = float_array(reward, "reward")
+    costs = float_array(cost, "cost")
     _check_predictions({"reward": rewards, "cost": costs, "spend": paid}, mask)
     prices, steps, first = _switches(rewards, costs, paid, mask)
     # Spend a question between one price of change and the next; sums are of the prices' order, so
@@ -267,7 +270,8 @@ def choose_price(
     share = (checked.per_question - levels[last + 1]) / (levels[last] - levels[last + 1])
     share = float(np.clip(share, 0.0, 1.0))
     mixed = (1.0 - share) * levels[last + 1] + share * levels[last]
-    price, looser_price = 0.5 * float(prices[last] + after), 0.5 * float(prices[last] + before)
+    price = 0.5 * float(prices[last] + after)
+    looser_price = 0.5 * float(prices[last] + before)
     return PriceChoice(price, looser_price, share, float(mixed))
 
 
@@ -295,7 +299,8 @@ def _switches(
 
     Paid at price 0.
     """
-    rows, arm = np.arange(len(reward)), priced_arms(reward, cost, np.zeros(len(reward)), mask)
+    rows = np.arange(len(reward))
+    arm = priced_arms(reward, cost, np.zeros(len(reward)), mask)
     first = float(paid[rows, arm].sum())
     at: list[FloatArray] = []
     step: list[FloatArray] = []
@@ -378,6 +383,7 @@ def pace(pacer: Pacer, cost: ArrayLike) -> Pacer:
         refuse("a cost must be at least 0", paid[is_wrong].flat[0], "give what was paid")
     # The logarithm moves, so that no single dear question overflows the price.
     log_price = np.log(pacer.price) + budget.step * (paid / budget.per_question - 1.0)
-    reach, middle = np.log(REACH), -np.log(budget.per_question)
+    reach = np.log(REACH)
+    middle = -np.log(budget.per_question)
     price = np.exp(np.clip(log_price, middle - reach, middle + reach))
     return Pacer(budget, price, pacer.spend + paid, pacer.rounds + 1)

@@ -69,7 +69,8 @@ def fit_ridge(
       >>> fit.predict([[10.0]]).round(6).tolist()
       [[21.0]]
     """
-    x, y = float_array(features, "features"), float_array(targets, "targets")
+    x = float_array(features, "features")
+    y = float_array(targets, "targets")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         refuse(
             "features must be [Q, F] and targets [Q, T]",
@@ -84,7 +85,8 @@ def fit_ridge(
             "infinity",
             "leave it out as NaN",
         )
-    mean, spread = x.mean(axis=0), x.std(axis=0)
+    mean = x.mean(axis=0)
+    spread = x.std(axis=0)
     scale = np.where(spread > 0.0, spread, 1.0)
     x = (x - mean) / scale
     rows = [~np.isnan(column) for column in y.T]
@@ -127,7 +129,8 @@ def _centred_fit(
     x: FloatArray, y: FloatArray, tried: FloatArray
 ) -> tuple[FloatArray, float, float, FloatArray]:
     """Weights [F], constant, strength and leave-one-out predictions [N] of one target."""
-    middle, centre = x.mean(axis=0), float(y.mean())
+    middle = x.mean(axis=0)
+    centre = float(y.mean())
     basis, singular, right = np.linalg.svd(x - middle, full_matrices=False)
     # The constant is not shrunk: it takes 1/N of every row's leverage.
     errors = [_left_out_errors(basis, singular, y - centre, value, 1.0 / len(y)) for value in tried]
@@ -205,7 +208,8 @@ def ridge_strength(
             )
         logged = source[source["reward"].notna()]
         context = logged[list(features)].to_numpy(np.float64)
-        action, reward = logged["action"].to_numpy(), logged["reward"].to_numpy(np.float64)
+        action = logged["action"].to_numpy()
+        reward = logged["reward"].to_numpy(np.float64)
         cells = [(context[action == arm], reward[action == arm]) for arm in np.unique(action)]
     if not np.isfinite(context).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing")

@@ -167,10 +167,8 @@ def text_features(
     labels = () if sources is None else tuple(sorted({str(source) for source in sources}))
     vectorizer, reduction = _reduction(values, components, seed)
     count = 0 if reduction is None else int(reduction.components_.shape[0])
-    dummies, parts = (
-        (SOURCE + label for label in labels),
-        (f"tfidf_{number}" for number in range(count)),
-    )
+    dummies = (SOURCE + label for label in labels)
+    parts = (f"tfidf_{number}" for number in range(count))
     names = (INTERCEPT_FEATURE, *LENGTHS, *dummies, *parts)
     plain = TextFeatures(
         vectorizer, reduction, labels, names, np.zeros(len(names) - 1), np.ones(len(names) - 1), 1.0

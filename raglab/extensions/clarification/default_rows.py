@@ -145,7 +145,8 @@ def _append_change(
     once_digest = digest(canonical_json(change_identity), 32)
     if log.row(CHANGES, once=once_digest) is not None:
         return ()
-    time_text, row_id = utc_text(at), row_id_of_key(key)
+    time_text = utc_text(at)
+    row_id = row_id_of_key(key)
     signal_value, signal_name, corrected_to = signal
     change_row = {
         "at": time_text,

@@ -144,7 +144,8 @@ def _role_gap(
     role_statements = _roles(documents) if is_lookup and not is_denied(text) else []
     if len({value_key(role_statement.value) for role_statement in role_statements}) < 2:
         return None
-    is_asking_who, is_alone = expression("who").search(text) is not None, is_bare(text)
+    is_asking_who = expression("who").search(text) is not None
+    is_alone = is_bare(text)
     is_contact = is_asking_who and expression("contact").search(text) is not None
     # Roles are told apart by their endings, `lessor` and `lessee`: words are compared whole.
     words_by_role = {
@@ -235,7 +236,8 @@ def _statement_gap(
     pack: Pack,
 ) -> QuestionGap | None:
     """Which of several statements of one kind is meant, or as of when."""
-    text, date_scope = plain(parsed.question), parsed.known("date_scope")
+    text = plain(parsed.question)
+    date_scope = parsed.known("date_scope")
     asked_kinds = wanted_kinds(text)
     if parsed.known("intent") in {
         "why",
@@ -288,7 +290,8 @@ def _listed_gap(
     pack: Pack,
 ) -> QuestionGap | None:
     """The gap between statements as good, but for those that a question is set against."""
-    text, date_scope = plain(parsed.question), parsed.known("date_scope")
+    text = plain(parsed.question)
+    date_scope = parsed.known("date_scope")
     listed_statements = [statement.statement for statement in best_candidates]
     needed_stems = frozenset(
         stem(topic_word) for topic_word in topic if not is_kind_word(topic_word)
@@ -356,7 +359,8 @@ def _is_covered(
 
     A word that they lack counts for less. A name or figure that they lack is of another matter.
     """
-    text, topic_stems = plain(parsed.question), frozenset(map(stem, topic))
+    text = plain(parsed.question)
+    topic_stems = frozenset(map(stem, topic))
     printed_stems = _printed(documents)
     known_stems = shared_stems(topic_stems, printed_stems)
     question_words = re.findall(r"\w+", parsed.question)
@@ -509,10 +513,8 @@ def _later(
     documents: Sequence[Chunk],
 ) -> list[Statement]:
     """The sentence that gives the value of a row or line at another time."""
-    row_statement, row_document = (
-        best_candidate.statement,
-        documents[best_candidate.statement.place].document,
-    )
+    row_statement = best_candidate.statement
+    row_document = documents[best_candidate.statement.place].document
     known_words = (*topic, *stems(row_statement.name))
     later_statements = [
         candidate.statement
@@ -646,7 +648,8 @@ def _is_dated(statement_name: str) -> bool:
 
 def _core(statement: Statement, topic: Sequence[str]) -> frozenset[str]:
     """What a label says beside the topic and the time."""
-    label, bare_label = statement.label, plain(statement.label)
+    label = statement.label
+    bare_label = plain(statement.label)
     for time_pattern in (TIME_PATTERN, expression("newer"), expression("older")):
         bare_label = time_pattern.sub(" ", bare_label)
     date_text = " ".join(
@@ -729,7 +732,8 @@ def _gap(
     text_counts = Counter(statement.text for statement in listed)
     readings: dict[str, GapReading] = {}
     for reading_name, statement in zip(reading_names, listed, strict=True):
-        offered_name, shown_text = reading_name, ""
+        offered_name = reading_name
+        shown_text = ""
         if statement.form == "sentence":
             is_shared = text_counts[statement.text] > 1  # shown is what tells its values apart
             shown_text = (

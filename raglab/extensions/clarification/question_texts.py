@@ -56,10 +56,8 @@ def field_text(field: str, language: str, pack: Pack = GENERIC, question: str | 
     field_name = field.partition(":")[0]
     if language in pack.wording and field_name in pack.wording[language].fields:
         return pack.wording[language].fields[field_name].the
-    field_phrase, field_words = (
-        language_parts()[language].get(f"field_{field_name}"),
-        field_name.replace("_", " "),
-    )
+    field_phrase = language_parts()[language].get(f"field_{field_name}")
+    field_words = field_name.replace("_", " ")
     if question is None or field_phrase is not None:
         return str(field_phrase or field_words)
     printed_words = {
@@ -104,10 +102,8 @@ def question_text(
       >>> question_text(gap, "en", proposed="Pet deposit")[:64]
       'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
     """
-    language_words, field_phrase = (
-        language_parts()[language],
-        field_text(gap.field, language, pack, question),
-    )
+    language_words = language_parts()[language]
+    field_phrase = field_text(gap.field, language, pack, question)
     texts_by_value = {
         reading.value: reading_text(reading, gap.kind, language).rstrip(".")
         for reading in gap.readings

@@ -124,7 +124,8 @@ def _is_whole(text: str, list_name: str, *allowed_lists: str) -> bool:
 
 def _whole(reply_text: str, choice: ReplyOffers) -> Reply | None:
     """What a reply says that is nothing but yes, no, none of them, or a question back."""
-    request, plain_words = choice.request, re.sub(r"[^\w' -]+ *", " ", reply_text)
+    request = choice.request
+    plain_words = re.sub(r"[^\w' -]+ *", " ", reply_text)
     reading_values = [reading.value for reading in request.readings]
     if _is_whole(reply_text, "none_of", "polite", "dissent"):
         return _declined(*reading_values)
@@ -151,7 +152,8 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
     if (whole_reply := _whole(text, choice)) is not None:
         return whole_reply
     opening, remaining_text = _opening(text)
-    reply_parts, remainder_pattern = _parts(remaining_text), expression("others")
+    reply_parts = _parts(remaining_text)
+    remainder_pattern = expression("others")
     denied_parts = [
         reply_part for reply_part in reply_parts if expression("setting_aside").search(reply_part)
     ]

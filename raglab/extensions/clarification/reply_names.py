@@ -136,13 +136,15 @@ def choice_of(marked_reply: str, request: ReplyRequest) -> tuple[str, ReplyOffer
 
 def _page_forms(text: str, request: ReplyRequest) -> list[tuple[re.Pattern[str], str]]:
     """How pages and scopes of pages are called; of pages those alone that a reply names."""
-    page_numbers, proposed = pages_of(request.documents), request.proposed or ""
+    page_numbers = pages_of(request.documents)
+    proposed = request.proposed or ""
     current_page = int(proposed) if proposed.isdecimal() else next(iter(page_numbers), 0)
     next_page = next((page_words for page_words in page_numbers if page_words > current_page), "")
     named_pages = {int(page_number) for page_number in re.findall(r"\d+", text)}.intersection(
         page_numbers
     )
-    page_words, of_whole = "|".join(entries("page")), "|".join(entries("of_whole"))
+    page_words = "|".join(entries("page"))
+    of_whole = "|".join(entries("of_whole"))
     # The order matters: `the next page` and `the first page` are none of `the document`.
     return [
         *(
@@ -163,10 +165,8 @@ def _offer(reading: GapReading, request: ReplyRequest) -> ReplyOffer:
     if request.kind == PAGE_SCOPE:
         return ReplyOffer(Reply("chosen", reading_value), (reading_value,))
     own_text, text_about = own_texts(reading, request)
-    quoted_statements, reading_statement = (
-        quoted(quote, request.documents),
-        statement_of(reading, request),
-    )
+    quoted_statements = quoted(quote, request.documents)
+    reading_statement = statement_of(reading, request)
     is_shared = own_text == text_about
     headed_cells = [statement for statement in quoted_statements if statement.head]
     other_columns = [
@@ -268,7 +268,8 @@ def named(part: str, choice: ReplyOffers) -> Reply | None:
     None where the part says nothing; not understood where it names several things, or has a word
     that belongs to none.
     """
-    request, reply_subject = choice.request, bare(part)
+    request = choice.request
+    reply_subject = bare(part)
     if request.kind == PAGE_SCOPE and reply_subject.isdecimal():
         page_replies = (
             reply_offer.reply
@@ -432,12 +433,11 @@ def has(name_stems: frozenset[str], word_stem: str) -> bool:
 
 def bare(part: str) -> str:
     """A part of a reply without what leads up to its subject."""
-    earlier_residue, residual_text = None, part.strip(" .!?\"'")
+    earlier_residue = None
+    residual_text = part.strip(" .!?\"'")
     while residual_text != earlier_residue:
-        earlier_residue, residual_text = (
-            residual_text,
-            _ARTICLE.sub("", _lead().sub("", residual_text)).strip(),
-        )
+        earlier_residue = residual_text
+        residual_text = _ARTICLE.sub("", _lead().sub("", residual_text)).strip()
     return residual_text
 
 
@@ -455,7 +455,8 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
     `two` names one only as a number, since it may be two of them. Of versions `the last` is the
     newest, and the number of a page is no place; nor is that of a sum, `£2`, or of a share.
     """
-    n_readings, is_dated = len(request.readings), request.kind == "date_scope"
+    n_readings = len(request.readings)
+    is_dated = request.kind == "date_scope"
     free_words = {"of", *entries("polite"), *entries("option"), *entries("articles")}
     free_words -= {"page", *entries("joining")}
     place_words = [
@@ -526,7 +527,8 @@ def own_value(text: str, choice: ReplyOffers) -> Reply:
     The only one that has a text as its label, its heading or itself; else some words of its label.
     """
     request = choice.request
-    free_stems, head_stems = fillers() | choice.topic, _word_stems(("heads",))
+    free_stems = fillers() | choice.topic
+    head_stems = _word_stems(("heads",))
     all_words = set(_atoms(text)) - free_stems
     subject_words = all_words - head_stems
     # `9` is the place of none

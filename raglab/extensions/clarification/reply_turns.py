@@ -140,12 +140,11 @@ def _open_request(
     request_id: str, log: AuditLog, system: System, question: str | None, now: datetime
 ) -> Open:
     with log.log.reading() as entries:
-        record, reply_state = request_row(entries, request_id), _state(entries, request_id)
+        record = request_row(entries, request_id)
+        reply_state = _state(entries, request_id)
         with as_written():
-            pending, application = (
-                pending_of(entries, request_id),
-                application_of(entries, request_id),
-            )
+            pending = pending_of(entries, request_id)
+            application = application_of(entries, request_id)
         replies = list(entries.rows(REPLIES, request_id=request_id, after=reply_state[1]))
         changes = list(entries.rows(CHANGES, request_id=request_id))
         settlement = entries.row(SETTLEMENTS, request_id=request_id)
@@ -211,7 +210,8 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
         raise ValueError(msg)
     if question is None:
         return str(record["question"])
-    normalised, question_hash = normalise_question(question), record["question_hash"]
+    normalised = normalise_question(question)
+    question_hash = record["question_hash"]
     if question_hash and digest(normalised) != question_hash:
         refuse(
             "question must be the one that was asked",
@@ -303,13 +303,10 @@ def _waiting(open_request: Open, turn: Turn) -> Waiting:
     pinned_documents, _ = pinned_of(turn, request.documents or logged_audit.get("documents", ()))
     parsed_question = turn.calls.parse(request.text, pinned_documents.chunks)
     parsed_question = parsed_question.model_copy(update={"documents": request.documents})
-    gap_readings, reason = (
-        [
-            GapReading(*map(str, logged_reading))
-            for logged_reading in logged_audit.get("readings", ())
-        ],
-        "first",
-    )
+    gap_readings = [
+        GapReading(*map(str, logged_reading)) for logged_reading in logged_audit.get("readings", ())
+    ]
+    reason = "first"
     is_logged = bool(gap_readings)
     if not is_logged:
         hits = turn.clarification.index.nearest(request.text, pinned_documents.chunks)
@@ -317,7 +314,8 @@ def _waiting(open_request: Open, turn: Turn) -> Waiting:
         for fresh_gap in [
             question_gap for question_gap in gaps if question_gap.kind == logged_use.kind
         ][:1]:
-            gap_readings, reason = [*fresh_gap.readings], fresh_gap.reason
+            gap_readings = [*fresh_gap.readings]
+            reason = fresh_gap.reason
     candidate_values = [open_request.proposed or ""] if asking is None else asking.candidate_values
     readings_by_value = {
         logged_reading.value: logged_reading
@@ -347,7 +345,8 @@ def _learn(open_request: Open, reply: Reply, turn: Turn, n_remaining: int) -> No
 
     To turn down all that is on offer is none either: it says nothing of any of them.
     """
-    proposed, named_value = open_request.proposed, reply.value
+    proposed = open_request.proposed
+    named_value = reply.value
     if reply.doubted:
         return
     if named_value and proposed in {None, named_value}:
@@ -379,11 +378,10 @@ def _show_again(
     Args:
       shown_reason: it is shown again, in words.
     """
-    asking, is_proposal_left = (
-        open_request.asking,
-        open_request.proposed
-        in {remaining_reading.value for remaining_reading in remaining_readings},
-    )
+    asking = open_request.asking
+    is_proposal_left = open_request.proposed in {
+        remaining_reading.value for remaining_reading in remaining_readings
+    }
     if open_request.replies or len(remaining_readings) < MIN_CHOICES:
         return _refusal(waiting, shown_reason)
     if asking is None and is_proposal_left:
@@ -437,7 +435,8 @@ def _choose_option(open_request: Open, answer: str, turn: Turn) -> Response:
         GapReading(option_value, text=texts_by_option[option_id])
         for option_value, option_id in chunks_by_value.items()
     )
-    field_name, language = open_request.use.key.target_field, turn.request.language
+    field_name = open_request.use.key.target_field
+    language = turn.request.language
     reply_request = ReplyRequest(
         turn.request.text,
         KIND,

@@ -209,10 +209,8 @@ def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk
             FieldValue(single_statement.value, single_statement.text),
             chunks[single_statement.place],
         )
-    document_names, question_text = (
-        tuple(dict.fromkeys(chunk.document for chunk in chunks)),
-        parsed.question,
-    )
+    document_names = tuple(dict.fromkeys(chunk.document for chunk in chunks))
+    question_text = parsed.question
     narrowed_question = (
         NarrowedQuestion(document_names, "", (), question_text, question_text)
         if document_names
@@ -292,7 +290,8 @@ def reading_response(
 
     Source: rules S2.1, S2.10, S2.11, S2.13, S5.10.
     """
-    field_value, chunk = reading.field_value, reading.chunk
+    field_value = reading.field_value
+    chunk = reading.chunk
     if field_value is None or chunk is None:
         refuse(
             "a reading must have found its field",

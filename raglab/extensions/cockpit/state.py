@@ -228,7 +228,8 @@ class CockpitState:
         return pd.DataFrame(change_rows, columns=["path", "baseline", "here"])
 
     def _changes(self) -> dict[str, tuple[Any, Any]]:
-        baseline, policy = self.baseline, self.policy
+        baseline = self.baseline
+        policy = self.policy
         if baseline.policy_id == policy.policy_id:
             return {}
         manifest_paths = dict.fromkeys([*baseline.manifest, *policy.manifest])
@@ -270,10 +271,8 @@ class CockpitState:
 
     def _rates_on(self, trace: Trace | Measured) -> pd.DataFrame:
         policies = [self.baseline, self.policy]
-        cell_tally, cost_columns = (
-            tally(trace, policies, self.arm),
-            metrics.stated_costs(self.goal.matrix),
-        )
+        cell_tally = tally(trace, policies, self.arm)
+        cost_columns = metrics.stated_costs(self.goal.matrix)
         weighings = self.goal.weighings(cell_tally.cells)
         rate_rows = rate_table(cell_tally, policies, costs=cost_columns, weighed_cells=weighings)
         return rate_rows.set_axis(["baseline", "here"])
@@ -551,10 +550,8 @@ class CockpitState:
 
         Cases, names of rates, histograms under the baseline, slices.
         """
-        baseline, label_counts = (
-            self._before,
-            np.bincount(self._before.evidence.label, minlength=len(Status)),
-        )
+        baseline = self._before
+        label_counts = np.bincount(self._before.evidence.label, minlength=len(Status))
         # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for threshold in views.swept_rows(self.here):

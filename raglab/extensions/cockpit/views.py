@@ -112,8 +112,10 @@ def gate_rows(current: ShownPolicy) -> Iterator[Row]:
 
     Gates, those on signals and of the user, rules, costs, no gate.
     """
-    thresholds, policy = current.thresholds, current.policy
-    gate_order, is_by_cost = thresholds.order, policy.decision.rule == EXPECTED_COST
+    thresholds = current.thresholds
+    policy = current.policy
+    gate_order = thresholds.order
+    is_by_cost = policy.decision.rule == EXPECTED_COST
     yield Row("empty_query", "S2.1", "refuse", "")
     for gate_step in gate_order.query:
         yield _gate_row(gate_step.gate)
@@ -194,7 +196,8 @@ def decided_counts(current: ShownPolicy) -> dict[str, list[int]]:
 
     Those that decided any.
     """
-    deciders, statuses = current.decisions.decided_by.astype(str), current.decisions.status
+    deciders = current.decisions.decided_by.astype(str)
+    statuses = current.decisions.status
     return {
         str(decider): np.bincount(statuses[deciders == decider], minlength=len(Status)).tolist()
         for decider in np.unique(deciders)
@@ -213,7 +216,8 @@ def gate_views(
       locked: paths and gates that the user keeps.
       axes: that were worked out, by policy id and path.
     """
-    counts, baseline_counts = decided_counts(current), decided_counts(baseline)
+    counts = decided_counts(current)
+    baseline_counts = decided_counts(baseline)
     no_counts, gate_entries, deciding_rows = [0] * len(Status), [], list(gate_rows(current))
     threshold_paths = [
         threshold.path for deciding_row in deciding_rows for threshold in deciding_row.thresholds
@@ -261,10 +265,8 @@ def _threshold_view(
     locked: frozenset[str],
     axes: Mapping[tuple[str, str], Axis],
 ) -> dict[str, Any]:
-    current_value, baseline_value = (
-        current.policy.value(threshold.path),
-        baseline.policy.value(threshold.path),
-    )
+    current_value = current.policy.value(threshold.path)
+    baseline_value = baseline.policy.value(threshold.path)
     bounded_threshold = swept_threshold(current.evidence.known, current.thresholds, threshold.path)
     range_start, range_end = value_range(current, threshold, (current.policy, baseline.policy))
     # an axis of another policy would show changes where this one has none
@@ -315,7 +317,8 @@ def _finite_values(page_entry: dict[str, Any]) -> dict[str, Any]:
 
 def met_values(current: ShownPolicy, threshold: Threshold) -> FloatArray:
     """Measurement that a threshold is compared with in every case, [Q]; NaN where there is none."""
-    evidence, measurement_name = current.evidence, threshold.meets
+    evidence = current.evidence
+    measurement_name = threshold.meets
     measured_values: Any = np.nan  # of a cost
     is_cost = threshold.path.startswith("decision.")
     if measurement_name == "n_relevant":
@@ -343,13 +346,15 @@ def value_range(
     ]
     shown_values += measured_values[np.isfinite(measured_values)].tolist()
     if not shown_values:
-        range_start, range_end = threshold.low, threshold.high
+        range_start = threshold.low
+        range_end = threshold.high
         return (
             (range_start, range_end)
             if np.isfinite(range_start) and np.isfinite(range_end)
             else (0.0, 1.0)
         )
-    range_start, range_end = min(shown_values), max(shown_values)
+    range_start = min(shown_values)
+    range_end = max(shown_values)
     margin = 0.04 * (range_end - range_start) or max(
         0.04 * abs(range_start), 0.5 if threshold.whole else 0.02
     )
@@ -362,7 +367,8 @@ def histogram(
     current: ShownPolicy, threshold: Threshold, range_start: float, range_end: float
 ) -> dict[str, Any] | None:
     """Cases by label over what a threshold meets, in equal bins; None where nothing is measured."""
-    measured_values, label_codes = met_values(current, threshold), current.evidence.label
+    measured_values = met_values(current, threshold)
+    label_codes = current.evidence.label
     is_inside = (
         np.isfinite(measured_values)
         & (measured_values >= range_start)
@@ -405,10 +411,8 @@ def axis_of(current: ShownPolicy, path: str) -> Axis:
     Raises:
       ValueError: the path cannot be swept.
     """
-    current_value, policy = (
-        current.policy.value(path),
-        with_threshold(current.evidence, current.policy, path),
-    )
+    current_value = current.policy.value(path)
+    policy = with_threshold(current.evidence, current.policy, path)
     threshold = swept_threshold(current.evidence.known, policy_thresholds([policy]), path)
     exact_steps: StepCells = step_cells(current.evidence, policy, path)
     current_step = (
@@ -433,7 +437,8 @@ def axis_buffer(axis: Axis, goal: Goal) -> bytes:
 
     int32 k, n [N, rates] and label × decision [N, 9].
     """
-    rate_counts, label_counts = metrics.rate_counts(axis.cells), metrics.label_counts(axis.cells)
+    rate_counts = metrics.rate_counts(axis.cells)
+    label_counts = metrics.label_counts(axis.cells)
     step_costs = np.asarray(goal.cost(axis.cells), dtype=np.float64)
     integer_arrays = (
         rate_counts,
@@ -618,7 +623,8 @@ def case_views(
     is_lost = labelled & baseline.passes & ~current.passes
     is_changed = baseline.decisions.status != current_status
     change_kinds = np.select([is_gained, is_lost, is_changed], ["gained", "lost", "other"], "same")
-    status_names, deciders = np.array(STATUS_NAMES), current.decisions.decided_by
+    status_names = np.array(STATUS_NAMES)
+    deciders = current.decisions.decided_by
     label_names, baseline_names, current_names = (
         status_names[status_codes]
         for status_codes in (current.evidence.label, baseline.decisions.status, current_status)
@@ -713,7 +719,8 @@ def _check_view(check: Check) -> dict[str, Any]:
 def hit_views(decisions: Decisions, case_index: int) -> list[dict[str, Any]]:
     """First hits of a case at the depth that decided, nearest first, with their scores and text."""
     trace = decisions.trace
-    arm_index, depth = trace.arm(decisions.tables.arm), int(decisions.outcome.depth[case_index])
+    arm_index = trace.arm(decisions.tables.arm)
+    depth = int(decisions.outcome.depth[case_index])
     hit_columns = trace.hits
     chosen_chunks = set(decisions.chunks_of_decision(case_index))
     hit_entries = []

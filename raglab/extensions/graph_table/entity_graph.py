@@ -101,7 +101,8 @@ class EntityGraph:
           and 2025, ICML.
         """
         allowed_chunks = np.arange(self.mentions.shape[1])
-        walk, seed_scores = self.walk, np.zeros(len(allowed_chunks))
+        walk = self.walk
+        seed_scores = np.zeros(len(allowed_chunks))
         if scope is not None:
             allowed_chunks = np.unique(scope).astype(np.int64)
             walk = _walk(self.mentions[:, allowed_chunks])

@@ -179,7 +179,8 @@ def _typed_cells(
     row_unit = next(filter(None, map(_unit_in, column_texts)), "")
     typed_cells = []
     for cell_text, head_unit in zip(column_texts, head_units, strict=True):
-        quantity, quantity_unit = cell_quantity(cell_text), head_unit or row_unit or common_unit
+        quantity = cell_quantity(cell_text)
+        quantity_unit = head_unit or row_unit or common_unit
         if quantity_unit and (quantity.kind, quantity.unit, quantity.note) == ("number", "", ""):
             number_kind: Kind = "percent" if quantity_unit == "%" else "number"
             quantity = quantity._replace(
@@ -271,10 +272,8 @@ _OPERATION_PATTERNS = tuple(
 )
 # ask for an operation and name no row of a table
 _OPERATING = _asks([rf"\b{expression(_QUESTION_WORDS.operating)}\b"])
-_LATER_PATTERN, _EARLIER_PATTERN = (
-    _asks([rf"\b{expression(_QUESTION_WORDS.later)}\b"]),
-    _asks([rf"\b{expression(_QUESTION_WORDS.earlier)}\b"]),
-)
+_LATER_PATTERN = _asks([rf"\b{expression(_QUESTION_WORDS.later)}\b"])
+_EARLIER_PATTERN = _asks([rf"\b{expression(_QUESTION_WORDS.earlier)}\b"])
 _UNIT_PHRASES = any_of([word for word in UNIT_OF if " " in word]) or "(?!)"
 _UNIT_ASKED = _asks([rf"\b{expression(_QUESTION_WORDS.unit)}\s*(?P<unit>{_UNIT_PHRASES}|\w+)"])
 _TIME_UNITS = ("working days", "days", "nights", "weeks", "months", "years", "hours", "minutes")
@@ -418,7 +417,8 @@ def _answer_units(question_text: str) -> tuple[str, ...]:
 
 # Weight of a term in the field that counts most, and of a quantity that a cell states, or a band
 # around it, as of a word in a cell; whole numbers, so that no sum depends on its order.
-FULL_WEIGHT, QUANTITY_WEIGHT = 100, 70
+FULL_WEIGHT = 100
+QUANTITY_WEIGHT = 70
 
 # Macros. chosen: the cells at hand, without those that state nothing. comparable: the same, but
 # none of them unless each is one number and all are of one unit; nothing and no bound are of any

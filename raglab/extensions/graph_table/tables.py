@@ -151,7 +151,8 @@ class TableIndex:
           >>> index.answer("By how much is the trailer charge higher than the tandem charge?").text
           'Charges - Kind: Tandem; Charge: £250 | Kind: Trailer; Charge: £500; difference: £250'
         """
-        scoped_index, parsed_question = self.in_scope(allowed), table_question(question, self.later)
+        scoped_index = self.in_scope(allowed)
+        parsed_question = table_question(question, self.later)
         row_matches = scoped_index.matches(parsed_question, MAX_CANDIDATES)
         table_answers = (
             _run_query(scoped_index, cell_query)
@@ -514,7 +515,8 @@ def _meant_columns(table_row: TableRow, question: TableQuestion) -> list[int]:
 
     A cell that only has a dash is none, and neither is a column that numbers the rows.
     """
-    table, row_cells = table_row.table, table_row.cells
+    table = table_row.table
+    row_cells = table_row.cells
     meant_columns = [
         column
         for column in range(len(row_cells))

@@ -191,7 +191,8 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
       ('retriever', 'the excess?', [('a', 0.9)])
     """
     span_attributes = span.attributes
-    span_kind, document_records = _kind(span_attributes), []
+    span_kind = _kind(span_attributes)
+    document_records = []
     list_attributes = {
         attribute_name: attribute_value
         for attribute_name, attribute_value in span_attributes.items()
@@ -204,7 +205,8 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
             if field_key.startswith(f"{attribute_name}.")
         }
         if list_records := _records(numbered_fields or _stated(list_attributes, attribute_name)):
-            span_kind, document_records = list_kind, list_records
+            span_kind = list_kind
+            document_records = list_records
     is_search = span_kind in SEARCH_KINDS
     if is_search:
         output_values = (_stated(span_attributes, attribute_name) for attribute_name in OUTPUT_KEYS)

@@ -61,7 +61,8 @@ StoredRows = Callable[[], Any]  # bytes of the JSON of rows between two steps of
 SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
 _request_time = attrgetter("start", "id")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-_PARTS_ADAPTER, _REQUESTS_ADAPTER = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
+_PARTS_ADAPTER = TypeAdapter(list[SpanPart])
+_REQUESTS_ADAPTER = TypeAdapter(list[SpanRequest])
 
 
 class ImportSettings(NamedTuple):
@@ -297,7 +298,8 @@ def _labelled(
         counts.add(
             f"requests state no group {group_name}", trace_text, group_name not in request.groups
         )
-    feedback_status, label_notes = None, ""
+    feedback_status = None
+    label_notes = ""
     if labelled_case := settings.label(request):
         counts.tallies["matched"][labelled_case.id] += 1
         counts.add(

@@ -196,7 +196,8 @@ def _sentence_starts(text: str) -> IntArray:
 
     Of what cannot be found, those of the one before.
     """
-    sentence_starts, search_start = [0], 0
+    sentence_starts = [0]
+    search_start = 0
     for sentence in sentences(text):
         sentence_start = text.find(sentence[:SENTENCE_PREFIX], search_start)
         if sentence_start >= 0:
@@ -256,10 +257,8 @@ def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) ->
     best_index = int(
         match_scores.round(6).argmax()
     )  # ties in the last bits go to the earlier sentence
-    best_match, best_passage = (
-        sentence_matches[best_index],
-        passages[sentence_matches[best_index].hit],
-    )
+    best_match = sentence_matches[best_index]
+    best_passage = passages[sentence_matches[best_index].hit]
     sentence_text = best_passage.part(best_match.at)
     feature_values = {
         **_coverage(question, question_terms, best_match, best_passage),
@@ -342,7 +341,8 @@ def _coverage(
     The question's words, names and numbers in the sentence, and its new words.
     """
     best_cosines, is_held, term_weights = match.best, match.held, terms.weights
-    missing_cosines, held_cosines = best_cosines[~is_held], best_cosines[is_held]
+    missing_cosines = best_cosines[~is_held]
+    held_cosines = best_cosines[is_held]
     missing_or_one = missing_cosines if len(missing_cosines) else np.ones(1)
     held_or_zero = held_cosines if len(held_cosines) else np.zeros(1)
     is_new = _new_words(terms, match, passage)
@@ -434,10 +434,8 @@ def _substitution(
     word_kinds = passage.kinds[match.at]
     feature_values = {}
     for kind_name, word_kind in (("word", WORD_KIND), ("name", NAME_KIND), ("number", NUMBER_KIND)):
-        is_missing, is_new_of_kind = (
-            (terms.kinds == word_kind) & ~match.held,
-            is_new & (word_kinds == word_kind),
-        )
+        is_missing = (terms.kinds == word_kind) & ~match.held
+        is_new_of_kind = is_new & (word_kinds == word_kind)
         paired_cosines = cosines[np.ix_(is_missing, is_new_of_kind)]
         best_cosines = paired_cosines.max(axis=1) if paired_cosines.size else np.zeros(0)
         feature_values[f"swap_{kind_name}"] = best_cosines.max(initial=0.0)
@@ -475,7 +473,8 @@ def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> d
 
     NaN where it is open.
     """
-    asked_kind, question_keys = expected_kind(question), frozenset(terms.keys.tolist())
+    asked_kind = expected_kind(question)
+    question_keys = frozenset(terms.keys.tolist())
     feature_values = {}
     for text_name, searched_text in (("sentence", sentence), ("hit", passage)):
         phrase_count = nan

@@ -93,7 +93,8 @@ _PASSING_ERRORS = frozenset({TIMEOUT, NO_CONNECTION, "HTTP 408", "HTTP 409", "HT
 _MAX_REASON_LENGTH = 90  # characters of a reason beside its remedy
 MIN_MASS = 0.5  # of yes and no together in the first token; below it a reply is neither
 N_ALTERNATIVES = 20  # alternatives of the first token among which yes and no are looked for
-YES_WORDS, NO_WORDS = frozenset({"yes", "oui", "ja"}), frozenset({"no", "non", "nein"})
+YES_WORDS = frozenset({"yes", "oui", "ja"})
+NO_WORDS = frozenset({"no", "non", "nein"})
 MAX_FAILURES = 5  # cases that a model failed for, after which it is taken for broken
 
 

@@ -154,7 +154,8 @@ class EvidenceReader:
             texts, self.encoder.spans(texts, query=query), vectors_by_text, strict=True
         ):
             if len(token_spans) != len(token_vectors):
-                n_vectors, n_spans = len(token_vectors), len(token_spans)
+                n_vectors = len(token_vectors)
+                n_spans = len(token_spans)
                 refuse(
                     "the encoder must embed the tokens of the text as it stands",
                     f"{n_vectors} embeddings for {n_spans} tokens of {text[:40]!r}",
@@ -347,7 +348,8 @@ class LearnedSignal(Result):
         Raises:
           InputError: the file is none, or a number of it is not what it must be.
         """
-        record, where = read_json(Path(path), MAX_SIGNAL_BYTES), Where(str(path))
+        record = read_json(Path(path), MAX_SIGNAL_BYTES)
+        where = Where(str(path))
         try:
             return cls(**_parsed(record), loaded=encoder, cache=cache)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -645,7 +647,8 @@ def cross_fit(
     check_kinds(y, "a signal must be learned from", "cases to answer")
     seed_sequences = np.random.SeedSequence(seed).spawn(2)
     fold_numbers = grouped_folds(y, groups, folds, np.random.default_rng(seed_sequences[0]))
-    fitted_models, held_out = [], np.zeros(len(y))
+    fitted_models = []
+    held_out = np.zeros(len(y))
     for fold_number in progress(range(int(fold_numbers.max()) + 2), "fit", "fold"):
         is_training = fold_numbers != fold_number  # one beyond the last fold: all cases
         group_numbers = np.unique(groups[is_training], return_inverse=True)[1]

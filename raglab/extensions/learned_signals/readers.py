@@ -138,7 +138,8 @@ class Reader:
         token_positions = np.arange(start_logits.shape[1])
         token_distances = token_positions[None, :] - token_positions[:, None]
         is_ordered = (token_distances >= 0) & (token_distances < MAX_ANSWER_TOKENS)
-        best_score, best_place = -np.inf, (0, 0, 0)
+        best_score = -np.inf
+        best_place = (0, 0, 0)
         for window_row in window_numbers:
             is_allowed = is_ordered & np.outer(is_passage[window_row], is_passage[window_row])
             span_scores = np.where(
@@ -148,15 +149,11 @@ class Reader:
                 int(np.argmax(span_scores)), span_scores.shape
             )
             if span_scores[first_token, last_token] > best_score:
-                best_score, best_place = (
-                    float(span_scores[first_token, last_token]),
-                    (int(window_row), int(first_token), int(last_token)),
-                )
+                best_score = float(span_scores[first_token, last_token])
+                best_place = (int(window_row), int(first_token), int(last_token))
         token_offsets = windows["offset_mapping"][best_place[0]]
-        span_start, span_end = (
-            int(token_offsets[best_place[1]][0]),
-            int(token_offsets[best_place[2]][1]),
-        )
+        span_start = int(token_offsets[best_place[1]][0])
+        span_end = int(token_offsets[best_place[2]][1])
         # some tokenizers count the blank before a word as part of it
         span_text = passage[span_start:span_end].strip()
         span_start += passage[span_start:span_end].find(span_text)

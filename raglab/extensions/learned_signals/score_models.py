@@ -71,10 +71,8 @@ class Trees(NamedTuple):
 
     def logits(self, x: FloatArray) -> FloatArray:
         """Logit of each row of [Q, F]."""
-        tree_numbers, row_numbers = (
-            np.arange(len(self.feature))[None, :],
-            np.arange(len(x))[:, None],
-        )
+        tree_numbers = np.arange(len(self.feature))[None, :]
+        row_numbers = np.arange(len(x))[:, None]
         current_nodes = np.zeros((len(x), len(self.feature)), dtype=np.int64)
         while True:
             is_inner = self.left[tree_numbers, current_nodes] != LEAF_NODE
@@ -177,7 +175,8 @@ def _differs(feature_values: FloatArray) -> bool:
 def _logistic(features: FloatArray, labels: BoolArray, strength: float) -> Logistic:
     from sklearn.linear_model import LogisticRegression
 
-    centers, scales = np.nanmean(features, axis=0), np.nanstd(features, axis=0)
+    centers = np.nanmean(features, axis=0)
+    scales = np.nanstd(features, axis=0)
     scaled_features = np.nan_to_num(
         np.clip((features - centers) / scales, -MAX_SCALED_VALUE, MAX_SCALED_VALUE), nan=0.0
     )
@@ -335,7 +334,8 @@ def _is_trees(model_body: Trees, n_features: int) -> bool:
     """Whether tables of nodes are of these features, and lead on to later nodes."""
     array_shapes = {np.shape(body_array) for body_array in model_body[:-1]}
     n_trees, n_nodes = array_shapes.pop()
-    is_leaf, node_numbers = model_body.left == LEAF_NODE, np.arange(n_nodes)
+    is_leaf = model_body.left == LEAF_NODE
+    node_numbers = np.arange(n_nodes)
     return (
         not array_shapes
         and 0 < n_trees <= MAX_TREES

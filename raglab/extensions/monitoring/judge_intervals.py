@@ -47,7 +47,8 @@ from raglab.values import BoolArray, FloatArray, IntArray, Status
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_LABELS, MIN_EVENTS = 50, 10
+MIN_LABELS = 50
+MIN_EVENTS = 10
 JUDGE_METHOD = "difference, asymptotic"
 JUDGED_COLUMNS = (
     "rate",
@@ -179,7 +180,8 @@ def judged_rates(
         msg = f"level must be a number in (0, 1), got {level!r}."
         raise TypeError(msg)
     check_level(float(level))
-    rate_names, requests = checked_rates(rates), judged_requests(frame)
+    rate_names = checked_rates(rates)
+    requests = judged_requests(frame)
     rate_rows = [
         {"rate": rate_name, **rate_row(requests, rate_name, level)} for rate_name in rate_names
     ]
@@ -221,7 +223,8 @@ def difference_row(
     )
     n_labelled = int(draw.known.sum())
     if refusal_reason := _refusal(parts, draw, requests, estimate, share_of):
-        estimate, labels_saved = _UNKNOWN, 0
+        estimate = _UNKNOWN
+        labels_saved = 0
     else:
         # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n
         # - alone.finite.
@@ -253,11 +256,10 @@ def _refusal(
     case_words: str,
 ) -> str:
     """Why an interval is refused, '' where it is not."""
-    n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
-    drawn_by_stratum, stratum_sizes = (
-        np.bincount(requests.stratum, requests.drawn),
-        np.bincount(requests.stratum),
-    )
+    n_errors = int(parts.k.sum())
+    n_cases = int(parts.n.sum())
+    drawn_by_stratum = np.bincount(requests.stratum, requests.drawn)
+    stratum_sizes = np.bincount(requests.stratum)
     if dependence := draw_dependence(
         requests, (drawn_by_stratum / np.maximum(stratum_sizes, 1))[requests.stratum]
     ):
@@ -285,10 +287,8 @@ def human_draw(requests: JudgedRequests) -> Draw:
     """Draw of requests for people, within strata, by decision too if each has two labels or all."""
     decision_cells = _decision_cells(requests)
     is_known = requests.drawn & (requests.human >= 0)
-    cell_sizes, label_counts = (
-        np.bincount(decision_cells),
-        np.bincount(decision_cells[is_known], minlength=decision_cells.max() + 1),
-    )
+    cell_sizes = np.bincount(decision_cells)
+    label_counts = np.bincount(decision_cells[is_known], minlength=decision_cells.max() + 1)
     # Which strata are split depends on how many have a label, not on what it is.
     thin_strata = np.unique(np.flatnonzero(label_counts < np.minimum(2, cell_sizes)) // len(Status))
     group_numbers = np.where(
@@ -335,7 +335,8 @@ def difference(
     """
     drawn_rows, drawn_groups, is_known = draw.rows, draw.groups[draw.rows], draw.known
     weights = draw.size / np.maximum(draw.labelled, 1.0)
-    errors, case_parts = parts.k[drawn_rows], parts.n[drawn_rows]
+    errors = parts.k[drawn_rows]
+    case_parts = parts.n[drawn_rows]
     weight = weights[drawn_groups] * is_known
     if not (weight * case_parts).sum() > 0.0:
         return _UNKNOWN
@@ -502,7 +503,8 @@ def human_interval(
     error_table, case_table = parts.tables
     is_unlabelled = requests.drawn & (requests.human < 0)
     if requests.stratum.max() == requests.stratum.min():
-        n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
+        n_errors = int(parts.k.sum())
+        n_cases = int(parts.n.sum())
         # any of them may be an error, or none
         n_unknown = int((is_unlabelled & case_table.any(axis=1)[requests.status]).sum())
         exact_interval = Interval(
@@ -511,10 +513,8 @@ def human_interval(
         )
         return n_errors / n_cases if n_cases else float("nan"), exact_interval
     # whether decisions alone tell n
-    decision_cells, is_known = (
-        _decision_cells(requests),
-        bool((case_table == case_table[:, :1]).all()),
-    )
+    decision_cells = _decision_cells(requests)
+    is_known = bool((case_table == case_table[:, :1]).all())
     cell_sizes, drawn_counts, cell_counts, unknown_counts = (
         np.bincount(decision_cells, cell_weights).astype(np.int64)
         for cell_weights in (
@@ -527,10 +527,8 @@ def human_interval(
     certain_strata: list[Stratum] = []
     other_strata: list[Stratum] = []
     for cell_number in np.flatnonzero(cell_sizes):
-        error_row, case_row = (
-            error_table[cell_number % len(Status)],
-            case_table[cell_number % len(Status)],
-        )
+        error_row = error_table[cell_number % len(Status)]
+        case_row = case_table[cell_number % len(Status)]
         if case_row.any():
             stratum_list = (
                 certain_strata if is_known or (error_row == case_row).all() else other_strata

@@ -132,15 +132,11 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
         )
     probabilities = _probabilities(frame)
     if is_drawn.all() and (probabilities < 1.0).any():
-        requirement, fault_text = (
-            "a frame must hold the requests not drawn too",
-            f"{len(statuses)} drawn ones alone",
-        )
+        requirement = "a frame must hold the requests not drawn too"
+        fault_text = f"{len(statuses)} drawn ones alone"
         _refuse(requirement, "add them with the judge's labels", fault_text)
-    n_silent, n_blank = (
-        int((judge_outcomes < 0).sum()),
-        int((is_drawn & (human_outcomes < 0)).sum()),
-    )
+    n_silent = int((judge_outcomes < 0).sum())
+    n_blank = int((is_drawn & (human_outcomes < 0)).sum())
     note_counts = {
         f"{int(is_failed.sum()):,} more are left out, since the model failed": is_failed.any(),
         f"the judge says nothing of {n_silent:,}, which count as agreed": n_silent,
@@ -264,7 +260,8 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
     rate_tables = np.stack(
         [cell_counts.reshape(table_shape)[..., rate_index] for cell_counts in contribution_counts]
     ).astype(np.float64)
-    is_known, statuses = requests.human >= 0, requests.status
+    is_known = requests.human >= 0
+    statuses = requests.status
     human_k, human_n = rate_tables[:, statuses, np.maximum(requests.human, 0)] * is_known
     judge_k, judge_n = rate_tables[
         :, statuses, np.where(requests.judge < 0, 2 * statuses + 1, requests.judge)

@@ -275,7 +275,8 @@ def _opening_state(
                     "begin without one",
                 )
         return earlier_state
-    n_promises, opening_wealth = len(promises.names), (NO_WEALTH,) * len(promises.names)
+    n_promises = len(promises.names)
+    opening_wealth = (NO_WEALTH,) * len(promises.names)
     zero_sums = ((0.0, 0.0, 0.0),) * n_promises
     return MonitorState(
         policy_id=promises.policy_id,
@@ -397,7 +398,8 @@ def _advance(
     """Go on from a state by some steps: the state after them, and a row a step and promise."""
     import pandas as pd
 
-    n_promises, n_steps = len(promises.names), len(stream_rows.ends)
+    n_promises = len(promises.names)
+    n_steps = len(stream_rows.ends)
     alarm_excess, held_excess = row_excess(promises, stream_rows)
     is_labelled = stream_rows.cell >= 0
     n_labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[stream_rows.ends]
@@ -542,10 +544,8 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
     start_bar = alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None)
     promise_rows = []
     for promise_index, (promise_name, alpha) in enumerate(state.promises):
-        alarm, held_since = (
-            state.alarms[promise_index] or _NO_ALARM,
-            state.held_since[promise_index],
-        )
+        alarm = state.alarms[promise_index] or _NO_ALARM
+        held_since = state.held_since[promise_index]
         n_cases, weighted_errors, weighted_cases = state.sums[promise_index]
         promise_scale = float(promises.scale[promise_index])
         promise_rows.append(

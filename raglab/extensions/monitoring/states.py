@@ -163,10 +163,8 @@ class MonitorState:
         field_names = {field.name for field in fields(cls)}
         is_own = isinstance(content, Mapping) and set(content) == field_names
         if not is_own or state_record.get("format") != STATE_FORMAT:
-            requirement, remedy = (
-                "a state must be of a monitor of this raglab",
-                "begin without a state",
-            )
+            requirement = "a state must be of a monitor of this raglab"
+            remedy = "begin without a state"
             raise input_error(Where(str(path)), requirement, remedy, shown_value(state_record))
         fault = "another content than its digest says"
         if state_record.get("digest") == digest(canonical_json(content), 16):

@@ -286,7 +286,8 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
     """Steps of a trace: its cases with a probability are drawn; where none has one, all are."""
     import pandas as pd
 
-    certificate, n_failed = stated_certificate(policy), failed_count(trace)
+    certificate = stated_certificate(policy)
+    n_failed = failed_count(trace)
     trace = answered_cases(trace)
     case_notes = check_new_cases(trace, policy, certificate)
     all_cases = [
@@ -313,10 +314,8 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
     step_notes = (
         [f"{n_undrawn:,} labels of requests that were not drawn are left out."] if n_undrawn else []
     )
-    decisions, cells = (
-        np.zeros(len(all_cases), dtype=np.int8),
-        np.full(len(all_cases), -1, dtype=np.int8),
-    )
+    decisions = np.zeros(len(all_cases), dtype=np.int8)
+    cells = np.full(len(all_cases), -1, dtype=np.int8)
     replayed_arm = arm or certificate.get("arm")
     if len(case_indices := np.flatnonzero(is_included & has_label)):
         outcome_codes = join_columns(
@@ -387,10 +386,8 @@ def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ())
     # Rows of one time are one step, so that no order which may rest on the label counts; samples
 
     # follow by name.
-    is_sampled, has_times = (
-        bool((step_rows["sample"] != "").any()),
-        bool((step_rows["at"] != "").any()),
-    )
+    is_sampled = bool((step_rows["sample"] != "").any())
+    has_times = bool((step_rows["at"] != "").any())
     n_moved = sum(
         later_time < earlier_time for earlier_time, later_time in pairwise(step_rows["at"])
     )
@@ -457,7 +454,8 @@ def _moments(declared_times: Sequence[str], source: str) -> list[str]:
     """Times as texts that sort as time does; '' where no row states one."""
     if not any(declared_times):
         return [""] * len(declared_times)
-    utc_times, wrong_times = [], []
+    utc_times = []
+    wrong_times = []
     for time_text in declared_times:
         try:
             utc_times.append(utc_text(datetime.fromisoformat(time_text)))

@@ -265,7 +265,8 @@ def _build_in_process(numbered_fingerprint: tuple[int, str], shard_work: ShardWo
         # another write has made it, without this folder
         if next_version(shard_work.folder)[0] != shard_work.version:
             refuse_work(work_folder)
-        build_plan, shard_cases = _plan_of(shard_work), read_cases(work_folder, shard_number)
+        build_plan = _plan_of(shard_work)
+        shard_cases = read_cases(work_folder, shard_number)
         if build_plan.meta(shard_cases)["fingerprint"] != fingerprint:
             refuse_work(work_folder)
         case_names = [f"case {case.id!r}" for case in shard_cases]

@@ -145,7 +145,8 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
       TraceError: none there, of another schema, or altered.
     """
-    manifest_path, requirement = folder / MANIFEST_NAME, "a manifest must be as it was written"
+    manifest_path = folder / MANIFEST_NAME
+    requirement = "a manifest must be as it was written"
     if not manifest_path.is_file():
         raise _manifest_error(
             manifest_path, "a folder of a trace must hold its manifest", "none there"
@@ -172,7 +173,8 @@ def read_manifest(folder: Path) -> Manifest:
             manifest_path, requirement, f"altered content at {error.errors()[0]['loc']}"
         ) from error
     # Its hash tells damage, not whoever meant it: shards differ, and counts add up.
-    shared, hashes = manifest.shared, [row.sha256 for row in manifest.shards]
+    shared = manifest.shared
+    hashes = [row.sha256 for row in manifest.shards]
     lists = (shared["arms"], shared["signals"], manifest.files, hashes)
     if (
         manifest.rows != manifest_fields

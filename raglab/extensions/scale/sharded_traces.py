@@ -198,7 +198,8 @@ class Shard:
 
         What is no file, such as a pipe, is never opened.
         """
-        shard_path, fault = Path(self.path), "none there"
+        shard_path = Path(self.path)
+        fault = "none there"
         with suppress(OSError):
             if shard_path.is_file():
                 fault = "another file" if file_hash(shard_path) != self.sha256 else ""
@@ -408,10 +409,8 @@ class ShardedTrace(Result, Generic[StoredTrace]):
             )
         kept_shards = []
         for shard_number in np.unique(shard_numbers).tolist():
-            shard, local_indices = (
-                self.parts[shard_number],
-                case_indices[shard_numbers == shard_number] - shard_starts[shard_number],
-            )
+            shard = self.parts[shard_number]
+            local_indices = case_indices[shard_numbers == shard_number] - shard_starts[shard_number]
             is_whole = np.array_equal(local_indices, np.arange(shard.size))
             changed_shard = shard.changed(
                 "subset", local_indices, size=len(local_indices), counts=None
@@ -778,10 +777,8 @@ def _write_version(
             shard_rows.append(shard_row(trace_piece, shard_path))
             trace_class = type(trace_piece)
         if common_facts is None:
-            requirement, remedy = (
-                "a trace of shards must have at least one case",
-                "give at least one",
-            )
+            requirement = "a trace of shards must have at least one case"
+            remedy = "give at least one"
             raise input_error(Where(str(folder)), requirement, remedy, "no trace")
         replace_shards(folder, manifest, shard_rows, common_facts)
     return open_shards(folder, trace_class)

@@ -221,7 +221,8 @@ def flip_blocks(
     """Cases two policies decide differently, most harmful change first, and how many there are."""
     rows = flipped_cases(before, after)
     most = rows[:MOST_FLIPS]
-    gained, lost = (after.right & ~before.right).sum(), (before.right & ~after.right).sum()
+    gained = (after.right & ~before.right).sum()
+    lost = (before.right & ~after.right).sum()
     text = (
         f"{len(rows)} of {len(before)} cases change from {cut_text(first)} to {cut_text(second)}: "
         f"{gained} become right, {lost} become wrong."

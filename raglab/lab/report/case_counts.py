@@ -95,7 +95,8 @@ def harm(decisions: CaseVerdicts) -> IntArray:
 def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
     """Cases whose status or verdict differs, most harmful change first, then in trace order."""
     rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
-    was, now = harm(before)[rows], harm(after)[rows]
+    was = harm(before)[rows]
+    now = harm(after)[rows]
     flips: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
     return flips
 

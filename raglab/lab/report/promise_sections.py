@@ -54,7 +54,8 @@ def promise_line(report_data: ReportData) -> tuple[str, Mark]:
 
     Or that nothing is, and why.
     """
-    subject, certificate = cut_text(report_data.subject), own_certificate(report_data)
+    subject = cut_text(report_data.subject)
+    certificate = own_certificate(report_data)
     if defect := certificate_defect(report_data.policies[report_data.subject]):
         return f"Nothing: the certificate of {subject} is not valid: {defect}", "bad"
     if certificate is None:
@@ -65,7 +66,8 @@ def promise_line(report_data: ReportData) -> tuple[str, Mark]:
             else "holds no certificate"
         )
         return f"Nothing: {subject} {failure}.", ""
-    n_looks, promises = int(certificate["looks"]), certificate["promises"]
+    n_looks = int(certificate["looks"])
+    promises = certificate["promises"]
     confidence_text = f"{_confidence(certificate['delta'])} confidence"
     if n_looks > 1:
         joint_confidence = _confidence(min(1.0, certificate["spent"]))
@@ -73,10 +75,8 @@ def promise_line(report_data: ReportData) -> tuple[str, Mark]:
     rate_targets = " and ".join(_target(promise["name"], promise["alpha"]) for promise in promises)
     joint_clause = ", all together," * (len(promises) > 1)
     case_text = f"questions like the {certificate.get('cases', DASH)} cases that certified it"
-    page_basis, certified_basis = (
-        report_data.decisions[report_data.subject].basis,
-        certificate["basis"],
-    )
+    page_basis = report_data.decisions[report_data.subject].basis
+    certified_basis = certificate["basis"]
     promise_text = (
         f"{rate_targets}{joint_clause} with {confidence_text}, on {case_text}. They were judged "
         f"by {certified_basis}"
@@ -207,7 +207,8 @@ def _usual_target(report_data: ReportData) -> dict[str, float]:
 
 def _requirement_blocks(report_data: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
-    signals, failed = report_data.signals, report_data.failed
+    signals = report_data.signals
+    failed = report_data.failed
     blocks: list[Block] = []
     if failed is not None:
         blocks.append(Text(f"{cut_text(report_data.subject)} is {report_data.refusal}."))
