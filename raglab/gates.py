@@ -34,7 +34,7 @@ from raglab.gating.signal_gates import (
     signal_margins,
     signal_path,
 )
-from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
+from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Firing, Signal, Unit
 from raglab.values import AnyArray, BoolArray, Bools, FloatArray, Floats, Ints, WholeArray
 
 Margins: TypeAlias = tuple[Floats, ...]
@@ -493,7 +493,6 @@ def hygiene_margins(unfit: Bools) -> StageMargins:
 
 GateInputs = Literal["query", "hits", "chosen", "answer"]
 JUDGED: tuple[GateInputs, ...] = ("query", "hits", "chosen", "answer")
-Firing = Literal["refuse", "ask", "warn"]
 Side = Literal["floor", "ceiling"]
 Read: TypeAlias = Callable[[str], Any]  # measurement by its name, scalar or array
 

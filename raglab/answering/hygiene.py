@@ -18,7 +18,14 @@ from typing import NamedTuple
 from raglab.values import Chunk
 from raglab.words.characters import composed
 from raglab.words.languages import LANGUAGES, Reason, expression
-from raglab.words.text import CodeBlock, is_underline, pieces, split_code, without_fences
+from raglab.words.text import (
+    HTML_COMMENT,
+    CodeBlock,
+    is_underline,
+    pieces,
+    split_code,
+    without_fences,
+)
 from raglab.words.tokeniser import split_words
 
 _OPENING_CHARACTERS = 400  # characters of a sentence in which it must have said what it says
@@ -128,7 +135,6 @@ _REFERENCE_LINE = re.compile(  # at the beginning of a line alone
 _EMPTY_BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
 _PLACEHOLDERS = frozenset({"none", "n/a", "null"})
 
-_HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 _HIDDEN_ELEMENT = re.compile(
     r"<(script|style|iframe)(?=[\s/>])[^<>]*+>.*?(?:</\1(?=[\s/>]|\Z)[^<>]*+>?|\Z)",
     re.DOTALL | re.IGNORECASE,
@@ -235,7 +241,7 @@ def _pass(answer_text: str) -> tuple[str, list[str]]:
     """The text after one round, and the names of what it changed, in order."""
     prose_text, blocks = _without_code(answer_text)
     escaped_spans = _CODE_SPAN.sub(lambda code_span: _TAG_START.sub("< ", code_span[0]), prose_text)
-    shown_html = _HIDDEN_ELEMENT.sub("", _HTML_COMMENT.sub("", escaped_spans))
+    shown_html = _HIDDEN_ELEMENT.sub("", HTML_COMMENT.sub("", escaped_spans))
     # two halves of a script's tag may just have met
     tagless_text = (
         _HTML_TAG.sub(_instead, shown_html) if shown_html == escaped_spans else shown_html

@@ -79,11 +79,9 @@ class DecisionModel(NamedTuple):
 
         Fingerprints are made of this text (rule S0.8).
         """
-        field_values = (
-            self._asdict()
-            if self.groups
-            else {field_name: getattr(self, field_name) for field_name in self._fields[:-1]}
-        )
+        field_values = self._asdict()
+        if not self.groups:
+            del field_values["groups"]
         return (
             f"{type(self).__name__}("
             f"{', '.join(f'{field_name}={value!r}' for field_name, value in field_values.items())})"

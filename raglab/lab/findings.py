@@ -15,6 +15,7 @@ from raglab.decision.answer_text import RECORDING_REMEDY, MissingAnswers
 from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST_RECIPE, FIXED_POLICIES, FREE_POLICIES, THRESHOLD_RECIPE
 from raglab.lab.comparison import SHOWN_BESIDE, PolicyContest
+from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
 from raglab.lab.study_cases import MIN_LABEL_CASES, counts_by_label
 from raglab.lab.targets import target_met
@@ -82,7 +83,6 @@ UNASKED_CAUSES: Mapping[str, str] = {
 }
 StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW_DISCORDANT = 8  # discordant cases, below which the mean of their differences is far from normal
-TUNED = "tuned"  # the subject in tables
 FIRST_FINDINGS, FURTHER_FINDINGS = 3, 2  # use, shown and missing, and how many notes follow them
 # share of the cases up to which those that are no full cases are only counted
 NEGLIGIBLE_SHARE = 0.05

@@ -17,9 +17,17 @@ from typing import Annotated, Any, NamedTuple, get_args
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.gates import Firing, Side, Threshold, meets_threshold
+from raglab.gates import Side, Threshold, meets_threshold
 from raglab.gating.own_margins import USER_GATES_SECTION, OwnThresholds, own_margin
-from raglab.signals import BUILT_IN, MAX_TEXT_CHARACTERS, SIGNAL_NAME_RULE, Unit, is_name, unit_of
+from raglab.signals import (
+    BUILT_IN,
+    MAX_TEXT_CHARACTERS,
+    SIGNAL_NAME_RULE,
+    Firing,
+    Unit,
+    is_name,
+    unit_of,
+)
 from raglab.values import AnyArray, BoolArray, FloatArray, Floats, IntArray, PlaceArray, refuse
 
 # Measurements that a gate of the user may read besides signals: of the question, of all hits, and

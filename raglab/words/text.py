@@ -117,7 +117,7 @@ _BEFORE_CODE = re.compile(rf"(?:^|[\W\d_])(?:{any_of(LANGUAGES.sentences.before_
 _CODE_START = re.compile(r"(?:(?:No|N[o°º]|Nr)\.?\s?)?(?=[A-Z\d/.-]{0,9}\d)[A-Z\d]")
 _STARTERS = frozenset(LANGUAGES.sentences.starters)  # after a doubtful full stop they settle it
 _UNDERLINE = re.compile(r"[\s>]*(?:(=+)|-{3,})\s*")
-_HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
+HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 _TABLE_RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _LINE_MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
@@ -295,7 +295,7 @@ def _plain_lines(text: str) -> list[str | CodeBlock]:
 
 def _plain_prose(prose_lines: Sequence[str]) -> list[str]:
     """The same of lines without code."""
-    shown_text = _HTML_COMMENT.sub("", "\n".join(prose_lines))
+    shown_text = HTML_COMMENT.sub("", "\n".join(prose_lines))
     is_bold_label = [
         _BOLD_LABEL.match(plain_line) is not None for plain_line in shown_text.splitlines()
     ]

@@ -6,14 +6,12 @@ alone.
 
 from __future__ import annotations
 
-import gc
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, Literal, NamedTuple, NoReturn
 from uuid import uuid4
 
@@ -61,7 +59,6 @@ WORK_FOLDER = "build.parts"  # folder beside the shards
 # file in it that names the work; a folder without one is another's, and never deleted
 WORK_MARK = "raglab-build"
 SHARD_WAIT_S = 24 * 3600.0  # for a shard that another worker holds, as long as for a large index
-WORK_CHECK_S = 5.0  # seconds before a worker looks again whether its work is over
 _CORPUS_FILE = "corpus.jsonl"
 
 
@@ -245,7 +242,7 @@ def _is_built(shard_path: Path, expected_meta: Mapping[str, Any]) -> bool:
     return False
 
 
-# of the work that this process does for another; the latest alone, until it is over
+# of the work that this process does for another; the latest alone
 _PLANS: dict[str, Building] = {}
 _PLANS_LOCK = Lock()
 
@@ -282,7 +279,7 @@ def _build_in_process(numbered_fingerprint: tuple[int, str], shard_work: ShardWo
 
 
 def _plan_of(shard_work: ShardWork) -> Building:
-    """What a work's shards are built with, by this process; let go once the work is over."""
+    """What a work's shards are built with, by this process; let go for the next work."""
     with _PLANS_LOCK:
         build_plan = _PLANS.get(shard_work.name)
         if build_plan is None:
@@ -293,18 +290,7 @@ def _plan_of(shard_work: ShardWork) -> Building:
             build_plan = _PLANS[shard_work.name] = Building(
                 corpus=corpus, reader=document_reader, **shard_work.made_with
             )
-            # A worker is not told when the last shard is done, which may be another's, but sees
-            # that the work is gone.
-            Thread(target=_drop_plan, args=(work_folder, shard_work.name), daemon=True).start()
         return build_plan
-
-
-def _drop_plan(work_folder: Path, work_name: str) -> None:
-    """Await the end of a work, then let go of its corpus, models and indexes, which interlink."""
-    while work_name in _PLANS and _is_named(work_folder, work_name):
-        time.sleep(WORK_CHECK_S)
-    _PLANS.pop(work_name, None)
-    gc.collect()
 
 
 def _is_of(
