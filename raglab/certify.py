@@ -595,8 +595,15 @@ def certify(
         requirement = (
             f"a risk of {alpha:g} needs {n_needed} answered cases without an error at delta"
         )
-        reason = f"{requirement} {delta:g}, got {int(n_answered.max(initial=0))}"
-        return Certificate(None, (), 0.0, (), "risk", reason=reason, **common_fields)
+        return Certificate(
+            None,
+            (),
+            0.0,
+            (),
+            "risk",
+            reason=f"{requirement} {delta:g}, got {int(n_answered.max(initial=0))}",
+            **common_fields,
+        )
     if not len(passed_levels):
         lowest_level = first_level + int(
             np.argmin(
@@ -605,14 +612,22 @@ def certify(
         )
         first_promise = promise_at(first_level)
         lowest_bound = decimals(promise_at(lowest_level).bound, alpha)
-        reason = (
-            f"the first level tried, {decimals(score_levels[first_level])}, "
-            f"has {decimals(first_promise.k)} wrong of "
-            f"{first_promise.n}, upper bound {decimals(first_promise.bound, alpha)} above alpha "
-            f"{decimals(alpha, first_promise.bound)}; the bound is lowest, {lowest_bound}, at "
-            f"{decimals(score_levels[lowest_level])}"
+        return Certificate(
+            None,
+            (),
+            0.0,
+            (first_promise,),
+            "risk",
+            reason=(
+                f"the first level tried, {decimals(score_levels[first_level])}, "
+                f"has {decimals(first_promise.k)} wrong of "
+                f"{first_promise.n}, "
+                f"upper bound {decimals(first_promise.bound, alpha)} above alpha "
+                f"{decimals(alpha, first_promise.bound)}; the bound is lowest, {lowest_bound}, at "
+                f"{decimals(score_levels[lowest_level])}"
+            ),
+            **common_fields,
         )
-        return Certificate(None, (), 0.0, (first_promise,), "risk", reason=reason, **common_fields)
     promise = promise_at(int(passed_levels.max()))
     return Certificate(
         float(score_levels[passed_levels.max()]),

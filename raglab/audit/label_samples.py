@@ -356,16 +356,22 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
                     if column_name not in label_row
                     else shown_value(label_row[column_name])
                 )
-                label_rule = f"column {column_name} must be a text"
-                remedy = "keep the columns of the sample"
-                raise input_error(row_place, label_rule, remedy, cell_text)
+                raise input_error(
+                    row_place,
+                    f"column {column_name} must be a text",
+                    "keep the columns of the sample",
+                    cell_text,
+                )
         sample_id, request_id, label_text = (
             label_row[column_name].strip() for column_name in _REQUIRED_COLUMNS
         )
         if label_text not in {*LABEL_NAMES, ""}:
-            label_rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
-            remedy = "say what the request should have got"
-            raise input_error(row_place, label_rule, remedy, shown_value(label_row["label"]))
+            raise input_error(
+                row_place,
+                f"column label must be {', '.join(LABEL_NAMES)} or empty",
+                "say what the request should have got",
+                shown_value(label_row["label"]),
+            )
         yield SampleRow(row_place, sample_id, request_id, label_text, label_row)
 
 
@@ -422,12 +428,10 @@ def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str
             str(sample_sizes[sample]),
             f"{sample_sizes[sample]}.0",
         }:
-            sample_rule = "a sample must have all drawn rows"
-            remedy = "give the file as it was written"
             raise input_error(
                 Where(source),
-                sample_rule,
-                remedy,
+                "a sample must have all drawn rows",
+                "give the file as it was written",
                 f"{sample_sizes[sample]} of {stated_size or 'more'}",
             )
 

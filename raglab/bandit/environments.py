@@ -295,17 +295,24 @@ def _check_table(world: Table, rounds: int = 1) -> Table:
         ("ms", ms),
     ):
         if checked_array.shape != table_shape or 0 in table_shape:
-            rule = f"{array_name} must be [Q, A], a row a case and a column an arm, {table_shape}"
-            refuse(rule, checked_array.shape, "fill it")
+            refuse(
+                f"{array_name} must be [Q, A], a row a case and a column an arm, {table_shape}",
+                checked_array.shape,
+                "fill it",
+            )
     if features.shape != (len(values), len(world.feature_names)):
-        rule = "features must be [Q, F], a column a feature name"
-        refuse(rule, features.shape, "name each feature")
+        refuse(
+            "features must be [Q, F], a column a feature name", features.shape, "name each feature"
+        )
     check_mask(mask, table_shape)
     rewards = reward_table[mask & ~np.isnan(reward_table)]
     wrong_rewards = rewards[~((rewards >= 0.0) & (rewards <= 1.0))]
     if len(wrong_rewards):
-        rule = "reward must be in [0, 1], or NaN where it never arrives"
-        refuse(rule, wrong_rewards[0], "normalise it (rule S4.4)")
+        refuse(
+            "reward must be in [0, 1], or NaN where it never arrives",
+            wrong_rewards[0],
+            "normalise it (rule S4.4)",
+        )
     for array_name, checked_array in (
         ("value of an available arm", values[mask]),
         ("features", features),

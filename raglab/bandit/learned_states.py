@@ -148,8 +148,11 @@ def _logged_rounds(
     arm_names = arm_names if stated_arms is None else list(stated_arms)
     arm_column = "action" if "action" in column_names else "arm"
     if not arm_names or not {arm_column, "reward"} <= set(column_names):
-        rule = "a log must have the columns action or arm, and reward, and name its arms"
-        refuse(rule, ", ".join(column_names)[:200], "rename them, or give arms")
+        refuse(
+            "a log must have the columns action or arm, and reward, and name its arms",
+            ", ".join(column_names)[:200],
+            "rename them, or give arms",
+        )
     arm_keys = range(len(arm_names)) if arm_column == "action" else arm_names
     arm_places = {arm_key: arm_place for arm_place, arm_key in enumerate(arm_keys)}
     unknown_arms = [
@@ -158,8 +161,11 @@ def _logged_rounds(
         if logged_arm not in arm_places
     ]
     if unknown_arms:
-        rule = f"{arm_column} must be one of {', '.join(map(str, arm_places))[:200]}"
-        refuse(rule, repr(unknown_arms[0]), "name all arms")
+        refuse(
+            f"{arm_column} must be one of {', '.join(map(str, arm_places))[:200]}",
+            repr(unknown_arms[0]),
+            "name all arms",
+        )
     arm_numbers = np.array(
         [arm_places[logged_arm] for logged_arm in log[arm_column].tolist()], dtype=np.int64
     )
@@ -189,9 +195,8 @@ def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | Non
         else []
     )
     if missing_columns or isinstance(stated_features, str):
-        rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
         refuse(
-            rule,
+            f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}",
             (", ".join(map(str, missing_columns)) or stated_features)[:80],
             "write a list of these names",
         )
@@ -204,8 +209,9 @@ def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | Non
         )
     contexts = np.asarray(stated_features, np.float64)
     if contexts.ndim != 2 or len(contexts) != len(log):
-        rule = f"features must be [N, F] of {len(log)} rounds"
-        refuse(rule, contexts.shape, "give a row a round")
+        refuse(
+            f"features must be [N, F] of {len(log)} rounds", contexts.shape, "give a row a round"
+        )
     return contexts
 
 

@@ -726,9 +726,11 @@ def pick_arm(
     elif learner_entry.draw is not None:
         scores = learner_entry.draw(state, bandit, rng, context)
     else:
-        rule = "an entry must have an index or a draw"
-        what_is_missing = f"neither in {bandit.algorithm}"
-        refuse(rule, what_is_missing, "see raglab.bandit.learners")
+        refuse(
+            "an entry must have an index or a draw",
+            f"neither in {bandit.algorithm}",
+            "see raglab.bandit.learners",
+        )
     scores = scores if mask is None else np.where(mask, scores, -np.inf)
     if bandit.ties == "random":
         is_tied = scores == scores.max(axis=-1, keepdims=True)

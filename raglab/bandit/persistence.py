@@ -330,8 +330,11 @@ def check_state(state: State, bandit: Bandit) -> None:
     arm_axis = state.n.shape[-1:]
     feature_axis = state.moment.shape[-1:]
     if 0 in (arm_axis or (0,)) or bandit.linear != any(feature_axis):
-        rule = "a state must have arms, and features where the policy is linear"
-        refuse(rule, f"{arm_axis} arms, {feature_axis} features", RESTORE_REMEDY)
+        refuse(
+            "a state must have arms, and features where the policy is linear",
+            f"{arm_axis} arms, {feature_axis} features",
+            RESTORE_REMEDY,
+        )
     check_bandit(bandit, arm_axis[0])
     # shapes alone: a foreign file may state a window that no memory holds
     field_shapes = state_shapes(state.t.shape, arm_axis[0], sum(feature_axis), bandit.window)
@@ -359,8 +362,11 @@ def check_state(state: State, bandit: Bandit) -> None:
         or recent_arms.min(initial=-1) < -1
         or recent_arms.max(initial=-1) >= arm_axis[0]
     ):
-        rule = f"counts must be at least 0 and arms below {arm_axis[0]}"
-        refuse(rule, "a state where they are not", RESTORE_REMEDY)
+        refuse(
+            f"counts must be at least 0 and arms below {arm_axis[0]}",
+            "a state where they are not",
+            RESTORE_REMEDY,
+        )
 
 
 def _generator(saved_position: dict[str, Any] | None) -> np.random.Generator | None:

@@ -124,19 +124,25 @@ def _largest(
         *named_parameters.values(), np.asarray(mask is None or mask, bool)
     )
     if not takes_part.any(axis=-1).all():
-        rule = "one draw at least must take part"
-        refuse(rule, "a mask that is false for all", "leave one arm available")
+        refuse(
+            "one draw at least must take part",
+            "a mask that is false for all",
+            "leave one arm available",
+        )
     for parameter_name, parameter_values in zip(named_parameters, parameter_arrays, strict=True):
         is_invalid = takes_part & ~(
             np.isfinite(parameter_values)
             & ((parameter_values > 0.0) | (parameter_name in unbounded_parameters))
         )
         if is_invalid.any():
-            rule = (
-                f"{parameter_name} must be finite"
-                f"{' and above 0' * (parameter_name in positive_parameters)}"
+            refuse(
+                (
+                    f"{parameter_name} must be finite"
+                    f"{' and above 0' * (parameter_name in positive_parameters)}"
+                ),
+                f"{parameter_values[is_invalid][0]:g}",
+                "see the prior",
             )
-            refuse(rule, f"{parameter_values[is_invalid][0]:g}", "see the prior")
     # a draw that takes no part gets a parameter that is harmless to every formula
     safe_parameters = [
         np.where(takes_part, parameter_values, 1.0).reshape(-1, takes_part.shape[-1])

@@ -240,14 +240,20 @@ def _arm_matrix(
     if isinstance(arm_values, pd.DataFrame):
         column_names = [str(column) for column in arm_values.columns]
         if sorted(column_names) != sorted(arms):
-            rule = f"{argument_name} must have a column for each arm, {', '.join(arms)[:300]}"
-            _refuse_frame(rule, ", ".join(column_names)[:200], "rename its columns")
+            _refuse_frame(
+                f"{argument_name} must have a column for each arm, {', '.join(arms)[:300]}",
+                ", ".join(column_names)[:200],
+                "rename its columns",
+            )
         arm_values = arm_values.set_axis(column_names, axis=1)[list(arms)].to_numpy()
     arm_array = np.asarray(arm_values)
     frame_shape = (len(frame), len(arms))
     if arm_array.shape != frame_shape:
-        rule = f"{argument_name} must be [Q, A], a row a round and a column an arm, {frame_shape}"
-        _refuse_frame(rule, arm_array.shape, "give a number a cell")
+        _refuse_frame(
+            f"{argument_name} must be [Q, A], a row a round and a column an arm, {frame_shape}",
+            arm_array.shape,
+            "give a number a cell",
+        )
     return arm_array
 
 
@@ -265,13 +271,19 @@ def _costs(
     if isinstance(costs, dict):
         if set(costs) != set(arms):
             unmatched_arms = ", ".join(sorted(set(costs) ^ set(arms)))[:200]
-            rule = f"costs must name each arm once, {', '.join(arms)[:300]}"
-            _refuse_frame(rule, f"{unmatched_arms} in one of the two alone", "complete them")
+            _refuse_frame(
+                f"costs must name each arm once, {', '.join(arms)[:300]}",
+                f"{unmatched_arms} in one of the two alone",
+                "complete them",
+            )
         for arm, arm_costs in costs.items():
             is_number = isinstance(arm_costs, _NUMBER_TYPES) and 0.0 <= arm_costs <= LARGEST_NUMBER
             if not isinstance(arm_costs, str) and not is_number:
-                rule = f"the cost of {arm} must be a number from 0"
-                _refuse_frame(rule, f"{arm_costs!r:.80}", "state it in your unit")
+                _refuse_frame(
+                    f"the cost of {arm} must be a number from 0",
+                    f"{arm_costs!r:.80}",
+                    "state it in your unit",
+                )
         cost_range = (0.0, LARGEST_NUMBER)
         cost_columns = [
             _column_numbers(frame, [arm_costs], "a cost", cost_range, "measure it")[:, 0]
@@ -283,8 +295,9 @@ def _costs(
     else:
         cost_cells = _arm_matrix(frame, costs, arms, "costs")
         if cost_cells.dtype.kind not in "fiub":
-            unmatched_arms = f"cells of type {cost_cells.dtype}"
-            _refuse_frame("costs must be numbers from 0", unmatched_arms, "give numbers")
+            _refuse_frame(
+                "costs must be numbers from 0", f"cells of type {cost_cells.dtype}", "give numbers"
+            )
         arm_costs = cost_cells.astype(np.float64)
     is_cost = (arm_costs >= 0.0) & (arm_costs <= LARGEST_NUMBER)
     is_wrong = mask & ~is_cost
@@ -293,9 +306,10 @@ def _costs(
         cell_place = (
             f"{_row_text(frame, row_number)}, arm {arms[arm_number]}, one of {int(is_wrong.sum())}"
         )
-        rule = "the cost of an available arm must be a number from 0"
         _refuse_frame(
-            rule, f"{arm_costs[row_number, arm_number]:g} in {cell_place}", "mask the arm"
+            "the cost of an available arm must be a number from 0",
+            f"{arm_costs[row_number, arm_number]:g} in {cell_place}",
+            "mask the arm",
         )
     return np.where(is_cost, arm_costs, np.nan)
 

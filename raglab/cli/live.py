@@ -107,9 +107,12 @@ def index(
     # the index takes the folder's place
     for input_path in filter(None, (corpus, policy)):
         if Path(realpath(out)) in Path(realpath(input_path)).parents:
-            folder_rule = "--out must be a folder of its own"
-            parent_text = f"one that holds {input_path}"
-            raise input_error(out, folder_rule, "choose another path", parent_text)
+            raise input_error(
+                out,
+                "--out must be a folder of its own",
+                "choose another path",
+                f"one that holds {input_path}",
+            )
     loaded_corpus = read_corpus(
         corpus, corpus_columns, encoder, encoding, download=download, follow_links=follow_links
     )

@@ -421,10 +421,9 @@ class CaseVerdicts(ABC):
                 "decide one trace twice",
             )
         if self.basis != after.basis:
-            differing_pair = f"{self.basis} and {after.basis}"
             refuse(
                 "decisions must be judged on one basis to be compared",
-                differing_pair,
+                f"{self.basis} and {after.basis}",
                 "decide one trace twice",
             )
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))

@@ -514,12 +514,22 @@ def _draw_cases(axes: Axes, boundary: Boundary, cases_text: str, style: Style) -
                 clip_on=False,
                 **case_mark,
             )
-    legend_label = f"{cases_text}; bars of {BAR_WIDTH:g} points, the tallest {tallest_count}"
-    axes.fill_between([], [], [], color=canvas.GREY, label=legend_label, **bar_style)
+    axes.fill_between(
+        [],
+        [],
+        [],
+        color=canvas.GREY,
+        label=f"{cases_text}; bars of {BAR_WIDTH:g} points, the tallest {tallest_count}",
+        **bar_style,
+    )
     axes.plot([], [], label="one case", **_case_marker(canvas.GREY, is_explicit=False))
     if boundary.explicit.any():
-        legend_label = "one case whose user named documents: tau_explicit holds"
-        axes.plot([], [], label=legend_label, **_case_marker(canvas.GREY, is_explicit=True))
+        axes.plot(
+            [],
+            [],
+            label="one case whose user named documents: tau_explicit holds",
+            **_case_marker(canvas.GREY, is_explicit=True),
+        )
     return drawn_bars
 
 

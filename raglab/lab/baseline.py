@@ -229,22 +229,27 @@ def compare_baselines(
     """
     for rate_name in rates:
         if rate_name not in metrics.RATES:
-            baseline_rule = f"rates must be among {', '.join(metrics.RATES)}"
-            refuse(baseline_rule, repr(rate_name), "name others, or leave them out")
+            refuse(
+                f"rates must be among {', '.join(metrics.RATES)}",
+                repr(rate_name),
+                "name others, or leave them out",
+            )
     if not 0.0 <= min_effect < np.inf:
         refuse("min_effect must be a number of at least 0", min_effect, "0.02 is 2 %")
     if before.basis != after.basis:
-        baseline_rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
-        refuse(baseline_rule, f"cases judged by {after.basis}", SAVE_AGAIN)
+        refuse(
+            f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)",
+            f"cases judged by {after.basis}",
+            SAVE_AGAIN,
+        )
     if not np.array_equal(before.costs, after.costs):
         first_cell = tuple(np.argwhere(before.costs != after.costs)[0])
         rate_name = f"{LABELS[first_cell[0]]}.{OUTCOMES[first_cell[1]]}"
-        baseline_rule = (
-            "a baseline must be compared by its own costs, "
-            f"{rate_name}={before.costs[first_cell]:g}"
-        )
         refuse(
-            baseline_rule,
+            (
+                "a baseline must be compared by its own costs, "
+                f"{rate_name}={before.costs[first_cell]:g}"
+            ),
             f"{rate_name}={after.costs[first_cell]:g}",
             "leave the costs out, or save it again with them",
         )

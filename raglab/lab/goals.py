@@ -80,12 +80,18 @@ class Goal:
                 "out."
             )
         if not isinstance(self.targets, Mapping):
-            target_rule = "targets must map rate -> highest value"
-            refuse(target_rule, f"{self.targets!r}", "write {'over_ask_rate': 0.1}")
+            refuse(
+                "targets must map rate -> highest value",
+                f"{self.targets!r}",
+                "write {'over_ask_rate': 0.1}",
+            )
         for rate_name, target_limit in self.targets.items():
             if rate_name not in metrics.RATE_TABLE:
-                target_rule = f"a target must be one of {', '.join(metrics.RATES)}"
-                refuse(target_rule, f"{rate_name!r}", "costs go into `costs`")
+                refuse(
+                    f"a target must be one of {', '.join(metrics.RATES)}",
+                    f"{rate_name!r}",
+                    "costs go into `costs`",
+                )
             is_number = isinstance(target_limit, int | float | np.number) and not isinstance(
                 target_limit, bool
             )

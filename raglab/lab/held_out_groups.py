@@ -62,23 +62,25 @@ def held_groups(
     if UNKNOWN_GROUP in names_of_cases:
         unnamed_counts = f"{names_of_cases.count(UNKNOWN_GROUP)} of {len(cases)}"
         first_unnamed = cases[names_of_cases.index(UNKNOWN_GROUP)].id
-        message = (
-            f"groups must name a group for each case that {fit_phrase} is fitted on, got "
-            f"{groups_phrase} without a "
-            f"value for {unnamed_counts}, the first {first_unnamed!r}; state it, or give each a "
-            "value of its own."
+        raise ValueError(
+            visible(
+                f"groups must name a group for each case that {fit_phrase} is fitted on, got "
+                f"{groups_phrase} without a "
+                f"value for {unnamed_counts}, the first {first_unnamed!r}; state it, "
+                "or give each a value of its own."
+            )
         )
-        raise ValueError(visible(message))
     group_names, group_numbers = np.unique(
         np.array(names_of_cases, dtype=np.str_), return_inverse=True
     )
     if len(group_names) < 2:
-        message = (
-            f"groups must be at least 2, so that {fit_phrase} can leave one out, got "
-            f"{groups_phrase} with "
-            f"{len(group_names)} for {len(cases)} cases; leave groups out."
+        raise ValueError(
+            visible(
+                f"groups must be at least 2, so that {fit_phrase} can leave one out, got "
+                f"{groups_phrase} with "
+                f"{len(group_names)} for {len(cases)} cases; leave groups out."
+            )
         )
-        raise ValueError(visible(message))
     return HeldGroups(group_numbers.astype(np.int64), tuple(group_names.tolist()))
 
 

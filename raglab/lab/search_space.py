@@ -227,8 +227,11 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     for path, range_value in space.items():
         swept_threshold = threshold_at(path)
         if swept_threshold is None and path not in SWITCHES:
-            rule = "space must name thresholds or switches that a study tries"
-            refuse(rule, f"{path!r}", "see raglab.lab.full_space")
+            refuse(
+                "space must name thresholds or switches that a study tries",
+                f"{path!r}",
+                "see raglab.lab.full_space",
+            )
         if isinstance(range_value, SearchRange):
             ranges[path] = range_value
         else:
@@ -238,8 +241,11 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
                 for range_end_value in range_ends
             )
             if swept_threshold is None or not are_numbers or not range_ends[0] < range_ends[1]:
-                rule = f"the range of {path} must be (low, high) with low < high"
-                refuse(rule, f"{range_value!r}", "a switch has none")
+                refuse(
+                    f"the range of {path} must be (low, high) with low < high",
+                    f"{range_value!r}",
+                    "a switch has none",
+                )
             range_start, range_end = range_ends
             ranges[path] = SearchRange(
                 range_start,

@@ -757,11 +757,12 @@ def _tested(
     queries = queries_by_split["certify"]
     certify_basis = trace_basis(certify_view.split("certify"))
     if certificate is not None and basis_conflict(certificate["basis"], certify_basis):
-        reason = (
-            f"The new certify cases are judged by {certify_basis}, the old by "
-            f"{certificate['basis']}."
+        return None, (
+            (
+                f"The new certify cases are judged by {certify_basis}, the old by "
+                f"{certificate['basis']}."
+            ),
         )
-        return None, (reason,)
     earlier_looks = (
         {} if looks_path is None else recorded_looks(looks_path, hash_queries(queries), queries)
     )

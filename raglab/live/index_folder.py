@@ -134,10 +134,9 @@ def write_index(
     try:
         index_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        requirement = "an index must be a folder"
         reason = error.strerror or type(error).__name__
         raise input_error(
-            Where(str(index_folder)), requirement, "choose another", reason
+            Where(str(index_folder)), "an index must be a folder", "choose another", reason
         ) from error
     corpus_hash = hash_corpus(corpus)
     corpus_path = _corpus_file(index_folder, corpus_hash)
@@ -189,10 +188,9 @@ def _head(index_folder: Path) -> IndexHead:
     """Fields of index.json, none of them altered."""
     head_path = index_folder / INDEX
     if not head_path.is_file():
-        requirement = "an index must be a folder that holds index.json"
         raise input_error(
             Where(str(head_path)),
-            requirement,
+            "an index must be a folder that holds index.json",
             "make one by raglab.build_index or `raglab index`",
             "none there",
         )
@@ -203,8 +201,11 @@ def _head(index_folder: Path) -> IndexHead:
         or schema_version != SCHEMA_VERSION
         or "digest" not in head_json
     ):
-        requirement = f"an index must be of version {SCHEMA_VERSION} with a digest"
-        raise _damaged(index_folder, requirement, f"version {shown_value(schema_version)}")
+        raise _damaged(
+            index_folder,
+            f"an index must be of version {SCHEMA_VERSION} with a digest",
+            f"version {shown_value(schema_version)}",
+        )
     try:
         index_head = IndexHead.model_validate_json(json.dumps(head_json), strict=True)
     except ValidationError as error:

@@ -261,10 +261,12 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
             or isinstance(setting, bool)
             or not lower_bound <= setting <= upper_bound
         ):
-            requirement = (
-                f"{setting_name} must be a {whole_text}number in [{lower_bound:g}, {upper_bound:,}]"
+            refuse(
+                f"{setting_name} must be a {whole_text}number "
+                f"in [{lower_bound:g}, {upper_bound:,}]",
+                shown_value(setting),
+                "correct it",
             )
-            refuse(requirement, shown_value(setting), "correct it")
     if checked_settings.rerank_k > checked_settings.fetch_k:
         refuse(
             "rerank_k must be at most fetch_k",
@@ -273,8 +275,11 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
         )
     check_kind(checked_settings.index)
     if checked_settings.precision not in get_args(Precision):
-        requirement = f"precision must be one of {', '.join(get_args(Precision))}"
-        refuse(requirement, repr(checked_settings.precision), "correct it")
+        refuse(
+            f"precision must be one of {', '.join(get_args(Precision))}",
+            repr(checked_settings.precision),
+            "correct it",
+        )
     return checked_settings
 
 

@@ -394,9 +394,9 @@ def open_online(place: str | Path) -> Online:
         last_choice = log_entries.row(CHOICES)
     log_database.close()
     if last_choice is None:
-        requirement = "a log must hold choices of a bandit"
-        remedy = "ask by arm bandit"
-        raise input_error(Where(log_database.shown), requirement, remedy)
+        raise input_error(
+            Where(log_database.shown), "a log must hold choices of a bandit", "ask by arm bandit"
+        )
     with as_written():
         arm_names = TypeAdapter(list[str]).validate_python(last_choice["arms"])
     return settings.online(log_place, arm_names, create=False)
@@ -414,9 +414,9 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     """
     settings = Settings.read()
     if place is None and settings.audit_log is None:
-        requirement = "it must name the audit log"
-        remedy = "set it, or give a log"
-        raise input_error(Where(variable("audit_log")), requirement, remedy)
+        raise input_error(
+            Where(variable("audit_log")), "it must name the audit log", "set it, or give a log"
+        )
     return settings.audit(settings.log_of("audit", place or "."), create=False)
 
 
@@ -455,16 +455,19 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
     except ValidationError as error:
         first_error = error.errors()[0]
         file_place = file_place._replace(id=".".join(map(str, first_error["loc"])) or None)
-        requirement = "a prior must name for each arm n >= total >= square >= 0"
         raise input_error(
             file_place,
-            requirement,
+            "a prior must name for each arm n >= total >= square >= 0",
             'as in {"hybrid":{"n":40,"total":26,"square":18}}',
             shown_value(first_error["input"]),
         ) from None
     for arm_name in arm_counts.keys() - {*LIVE_ARMS, *arms}:
-        requirement = f"a prior must name arms of {', '.join(LIVE_ARMS)}"
-        raise input_error(file_place, requirement, "correct the name", shown_value(arm_name))
+        raise input_error(
+            file_place,
+            f"a prior must name arms of {', '.join(LIVE_ARMS)}",
+            "correct the name",
+            shown_value(arm_name),
+        )
     no_counts = ArmCounts(n=0.0, total=0.0, square=0.0)
     return Stats(
         *(

@@ -73,8 +73,11 @@ class SignalFunction:
         declared_signal = self.declared
         unknown_columns = [field_name for field_name in self.needs if field_name not in ROW_COLUMNS]
         if unknown_columns or not self.needs:
-            requirement = f"needs of the signal {self.name} must be of {', '.join(ROW_COLUMNS)}"
-            refuse(requirement, ", ".join(unknown_columns) or "none", "correct them")
+            refuse(
+                f"needs of the signal {self.name} must be of {', '.join(ROW_COLUMNS)}",
+                ", ".join(unknown_columns) or "none",
+                "correct them",
+            )
         read_columns = {*self.needs}
         least_stage = (
             "answer"
@@ -84,15 +87,19 @@ class SignalFunction:
             else "query"
         )
         if SIGNAL_STAGES.index(declared_signal.stage) < SIGNAL_STAGES.index(least_stage):
-            requirement = f"stage of the signal {self.name} must be {least_stage} by its needs"
-            refuse(requirement, repr(self.stage), "correct it")
+            refuse(
+                f"stage of the signal {self.name} must be {least_stage} by its needs",
+                repr(self.stage),
+                "correct it",
+            )
         for field_name in ("n_hits", "batch"):
             field_value = getattr(self, field_name)
             if not isinstance(field_value, int) or isinstance(field_value, bool) or field_value < 1:
-                requirement = (
-                    f"{field_name} of the signal {self.name} must be a whole number from 1"
+                refuse(
+                    f"{field_name} of the signal {self.name} must be a whole number from 1",
+                    repr(field_value),
+                    "correct it",
                 )
-                refuse(requirement, repr(field_value), "correct it")
         if not callable(self.fn):
             message = (
                 f"fn of the signal {self.name} must be callable, got {type(self.fn).__name__}."

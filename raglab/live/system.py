@@ -442,8 +442,12 @@ class System:
         chosen_policy = policy if isinstance(policy, Policy) else Policy.load(policy)
         live_signals = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen_policy)
         pack = load_pack(chosen_policy.pack)
-        remedy = "put that pack back, or make the index again"
-        check_pack(index.head.pack, pack.stored, f"the index {index_path}", remedy)
+        check_pack(
+            index.head.pack,
+            pack.stored,
+            f"the index {index_path}",
+            "put that pack back, or make the index again",
+        )
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at
         # every start.
         asks_back = settings.clarify_enabled is True if clarify is None else clarify
@@ -471,9 +475,11 @@ class System:
             index_path, settings, audit=audit, learns_defaults=learns_defaults
         )
         if audit_log is not None and learns_defaults:
-            remedy = "put that pack back, or move the log away"
             check_pack(
-                audit_log.pack(), pack.digest, f"what the log of {index_path} has learned", remedy
+                audit_log.pack(),
+                pack.digest,
+                f"what the log of {index_path} has learned",
+                "put that pack back, or move the log away",
             )
         # caches hold questions and answers, which the log is then not to keep
         caches = None

@@ -393,8 +393,11 @@ def _fetched(repository: str, revision: str | None) -> Path:
         altered_path.unlink(missing_ok=True)
     if altered_files:
         shown_file = visible(altered_files[0].relative_to(folder).as_posix())
-        shown_fault = f"other content in {shown_file} of {revision_name!r}"
-        refuse("the hub must send what it lists", shown_fault, "try again, or another hub")
+        refuse(
+            "the hub must send what it lists",
+            f"other content in {shown_file} of {revision_name!r}",
+            "try again, or another hub",
+        )
     return folder
 
 

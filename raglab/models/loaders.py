@@ -590,13 +590,17 @@ def check_causal_name(model_name: str | os.PathLike[str]) -> None:
         or len(model_path.parts) > 2
     )
     if is_path and not model_path.exists():
-        path_rule = (
-            "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
+        refuse(
+            "a model must be a folder, a file in GGUF or a name of the hub such as owner/name",
+            f"{visible(str(model_name))!r}, which does not exist",
+            "correct the path",
         )
-        refuse(path_rule, f"{visible(str(model_name))!r}, which does not exist", "correct the path")
     if model_path.is_file() and model_path.suffix != ".gguf":
-        path_rule = "a file of a model must be in GGUF and end in .gguf"
-        refuse(path_rule, repr(visible(str(model_name))), "name its folder")
+        refuse(
+            "a file of a model must be in GGUF and end in .gguf",
+            repr(visible(str(model_name))),
+            "name its folder",
+        )
 
 
 def _gguf_file(model_name: str) -> Path | None:

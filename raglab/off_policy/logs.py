@@ -285,15 +285,20 @@ def _reward_columns(log: pd.DataFrame, arm_names: tuple[str, ...]) -> tuple[Floa
     if len(missing_columns) == len(model_columns):
         return ()
     if missing_columns:
-        rule = f"a reward model must have a column for every arm, {model_columns}"
-        refuse(rule, f"{missing_columns} is missing", "add it, or drop all")
+        refuse(
+            f"a reward model must have a column for every arm, {model_columns}",
+            f"{missing_columns} is missing",
+            "add it, or drop all",
+        )
     model_rewards = tuple(
         float_array(log[column_name], column_name) for column_name in model_columns
     )
     for column_name, arm_rewards in zip(model_columns, model_rewards, strict=True):
-        rule = f"{column_name} must be at most {LARGEST_REWARD:g} in size"
         refuse_rows(
-            np.abs(arm_rewards) > LARGEST_REWARD, arm_rewards, rule, "correct or rescale it"
+            np.abs(arm_rewards) > LARGEST_REWARD,
+            arm_rewards,
+            f"{column_name} must be at most {LARGEST_REWARD:g} in size",
+            "correct or rescale it",
         )
     return model_rewards
 

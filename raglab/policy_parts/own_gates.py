@@ -132,10 +132,11 @@ def register_gate(
                 f"a gate's name must be {SIGNAL_NAME_RULE}", repr(str(gate_name)[:80]), "rename it"
             )
         if on_fire not in get_args(Firing):
-            requirement = (
-                f"on_fire of gate {gate_name} must be one of {', '.join(get_args(Firing))}"
+            refuse(
+                f"on_fire of gate {gate_name} must be one of {', '.join(get_args(Firing))}",
+                repr(str(on_fire)[:80]),
+                "correct it",
             )
-            refuse(requirement, repr(str(on_fire)[:80]), "correct it")
         # A misspelt name would read as missing in every case, and missing never passes.
         is_listed = isinstance(reads, Sequence) and not isinstance(reads, str)
         unknown_reads = (
@@ -145,16 +146,21 @@ def register_gate(
             known_names = ", ".join(
                 (*QUESTION_MEASUREMENTS, *HIT_MEASUREMENTS, *CHOSEN_MEASUREMENTS)
             )
-            requirement = (
-                f"gate {gate_name} must read signals in a list, signals.<name> or one of "
-                f"{known_names}"
+            refuse(
+                (
+                    f"gate {gate_name} must read signals in a list, signals.<name> or one of "
+                    f"{known_names}"
+                ),
+                repr(str([*unknown_reads, reads][0])[:80]),
+                "correct reads",
             )
-            refuse(requirement, repr(str([*unknown_reads, reads][0])[:80]), "correct reads")
         if not isinstance(thresholds, Mapping):
-            requirement = (
-                f"thresholds of gate {gate_name} must be a mapping of key to side, default and unit"
+            refuse(
+                f"thresholds of gate {gate_name} must be a mapping "
+                "of key to side, default and unit",
+                repr(str(thresholds)[:80]),
+                "write {} for none",
             )
-            refuse(requirement, repr(str(thresholds)[:80]), "write {} for none")
         if not callable(function):
             type_name = type(function).__name__
             message = (
@@ -219,9 +225,10 @@ def _threshold(gate_name: str, threshold_key: str, declaration: object) -> Thres
     except ValidationError as error:
         first_error = error.errors()[0]
         threshold_path = ".".join(map(str, (gate_name, threshold_key, *first_error["loc"][:1])))
-        requirement = "a threshold states side and default, and may state unit, low and high"
         refuse(
-            f"{threshold_path}: {first_error['msg']}", repr(first_error["input"])[:80], requirement
+            f"{threshold_path}: {first_error['msg']}",
+            repr(first_error["input"])[:80],
+            "a threshold states side and default, and may state unit, low and high",
         )
     declared_unit = unit_of(declared_threshold.unit)
     lower_bound = declared_unit.low if declared_threshold.low is None else declared_threshold.low
@@ -230,10 +237,12 @@ def _threshold(gate_name: str, threshold_key: str, declaration: object) -> Thres
         not lower_bound <= declared_threshold.default <= upper_bound
         or not np.isfinite([lower_bound, upper_bound]).all()
     ):
-        requirement = (
-            f"default of {gate_name}.{threshold_key} must lie in [{lower_bound:g}, {upper_bound:g}]"
+        refuse(
+            f"default of {gate_name}.{threshold_key} must lie "
+            f"in [{lower_bound:g}, {upper_bound:g}]",
+            f"{declared_threshold.default:g}",
+            "state low and high",
         )
-        refuse(requirement, f"{declared_threshold.default:g}", "state low and high")
     threshold_path = f"{USER_GATES_SECTION}.{gate_name}.{threshold_key}"
     bounded_unit = Unit(declared_unit.name, lower_bound, upper_bound, note=declared_unit.note)
     return Threshold(

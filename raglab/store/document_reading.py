@@ -183,10 +183,12 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
     except InputError as error:
         refusal_error = error
     except ImportError as error:
-        library_rule = "the format's library must be installed"
         extra_name = "raglab-toolkit[documents]"
         refusal_error = input_error(
-            UNNAMED, library_rule, f"pip install '{extra_name}'", f"no {error.name}"
+            UNNAMED,
+            "the format's library must be installed",
+            f"pip install '{extra_name}'",
+            f"no {error.name}",
         )
     # libraries fail in as many ways as files are broken
     except (Exception, SystemExit) as error:  # noqa: BLE001

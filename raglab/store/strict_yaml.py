@@ -95,20 +95,23 @@ class _StrictYaml(yaml.SafeLoader):
         if number_pattern is not None and not (
             isinstance(node, yaml.ScalarNode) and number_pattern.fullmatch(node.value)
         ):
-            problem = (
-                f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown_value(node.value)} as a number; "
+                "write it in decimal digits, or in quotes",
+                problem_mark=node.start_mark,
             )
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         try:
             return super().construct_object(node, deep=deep)
         # such as month 13
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             cause_clause = f": {error}" if isinstance(error, ValueError) else ""
-            problem = (
-                f"{shown_value(node.value)}, which is no "
-                f"{node.tag.removeprefix(_TAG_PREFIX)}{cause_clause}"
-            )
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+            raise yaml.MarkedYAMLError(
+                problem=(
+                    f"{shown_value(node.value)}, which is no "
+                    f"{node.tag.removeprefix(_TAG_PREFIX)}{cause_clause}"
+                ),
+                problem_mark=node.start_mark,
+            ) from error
 
     # as in the parent
     def construct_mapping(

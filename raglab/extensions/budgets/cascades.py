@@ -150,11 +150,17 @@ def certify_cascade(
     """
     check_delta(delta)
     if not (0.0 < margin < 1.0 and 0.0 < max_share <= 1.0):
-        rule = "margin must be in (0, 1) and max_share in (0, 1]"
-        refuse(rule, (margin, max_share), "0.05 is 5 % of the questions")
+        refuse(
+            "margin must be in (0, 1) and max_share in (0, 1]",
+            (margin, max_share),
+            "0.05 is 5 % of the questions",
+        )
     if reference not in np.array(table.arms)[table.mask.all(axis=0)]:
-        rule = "reference must be an arm that every row has"
-        refuse(rule, reference, f"name one of {', '.join(table.arms)[:300]}")
+        refuse(
+            "reference must be an arm that every row has",
+            reference,
+            f"name one of {', '.join(table.arms)[:300]}",
+        )
     reward = np.where(table.mask, table.gross, 0.0)
     if reward.min() < 0.0 or reward.max() > 1.0:
         refuse("rewards must be in [0, 1]", reward.max(), "normalise them (S4.4)")
@@ -168,8 +174,11 @@ def certify_cascade(
     weight = np.ones(size) if weights is None else float_array(weights, "weights")
     top = float(weight.max()) if max_weight is None else max_weight
     if weight.shape != (size,) or not 0.0 < weight.min() <= weight.max() <= top < np.inf:
-        rule = f"weights must be [Q], {size} numbers above 0 and at most max_weight"
-        refuse(rule, f"{weight.min():g} to {weight.max():g}", "give 1 / inclusion probability")
+        refuse(
+            f"weights must be [Q], {size} numbers above 0 and at most max_weight",
+            f"{weight.min():g} to {weight.max():g}",
+            "give 1 / inclusion probability",
+        )
     # Whose questions these are, and which look this is, is settled before a bound is computed.
     names, repeats = _known_rows(table, known, questions)
     excess = np.stack([reward[:, dear] - (plan * reward).sum(axis=1), plan[:, dear]])
@@ -240,11 +249,17 @@ def _known_rows(
     rows = row_names([table])
     n_different = len({*map(plain_question, names)})
     if questions is not None and n_different < len(names):
-        rule = "questions must be different"
-        refuse(rule, f"{n_different:,} of {len(names):,}", "keep one row of each")
+        refuse(
+            "questions must be different",
+            f"{n_different:,} of {len(names):,}",
+            "keep one row of each",
+        )
     is_fitted = np.isin(question_codes([*names, *rows])[0], text_codes(known)).reshape(2, -1)
     repeats = int(is_fitted.any(axis=0).sum())
     if repeats > REPEATED_SHARE * len(rows):
-        rule = f"at most {REPEATED_SHARE:.0%} of the questions may be of those it was fitted on"
-        refuse(rule, f"{repeats:,} of {len(rows):,}", "certify on others, or state all questions=")
+        refuse(
+            f"at most {REPEATED_SHARE:.0%} of the questions may be of those it was fitted on",
+            f"{repeats:,} of {len(rows):,}",
+            "certify on others, or state all questions=",
+        )
     return names, repeats

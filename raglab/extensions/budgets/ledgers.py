@@ -222,14 +222,20 @@ def learned_ledger(
     there = ~np.isnan(rewards)
     wrong = there & ~((costs >= 0.0) & (costs < np.inf))
     if wrong.any():
-        rule = "the cost of a round with a reward must be a number from 0"
-        refuse(rule, f"{costs[wrong][0]:g}, one of {int(wrong.sum())}", "drop the round")
+        refuse(
+            "the cost of a round with a reward must be a number from 0",
+            f"{costs[wrong][0]:g}, one of {int(wrong.sum())}",
+            "drop the round",
+        )
     x = np.zeros((len(rewards), 0))
     if bandit.linear:
         x = np.asarray(x if context is None else context, np.float64)
         if x.ndim != 2 or 0 in x.shape or len(x) != len(rewards) or not np.isfinite(x).all():
-            rule = f"context must be finite, [N, d] of {len(rewards)} rounds"
-            refuse(rule, x.shape, "give all features of each round")
+            refuse(
+                f"context must be finite, [N, d] of {len(rewards)} rounds",
+                x.shape,
+                "give all features of each round",
+            )
     ledger = start_ledger(n_arms, bandit, budget, n_features=x.shape[1])
     places = check_whole("arm", arm, n_arms)
     pulls = np.bincount(places, minlength=n_arms)

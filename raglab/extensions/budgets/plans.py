@@ -180,13 +180,17 @@ def plan_rows(table: Table, name: str, plan: ArrayLike) -> FloatArray:
     """
     rows = np.asarray(plan, np.float64)
     if rows.shape not in {table.mask.shape, table.mask.shape[1:]}:
-        rule = f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}"
-        refuse(rule, rows.shape, "give a number an arm")
+        refuse(
+            f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}",
+            rows.shape,
+            "give a number an arm",
+        )
     check_plan(rows, f"plan {name!r}")
     rows = np.broadcast_to(rows, table.mask.shape)
     if (rows[~table.mask] > 0.0).any():
-        rule = f"plan {name!r} may give nothing to an unavailable arm"
-        refuse(rule, "some", "give a row a question")
+        refuse(
+            f"plan {name!r} may give nothing to an unavailable arm", "some", "give a row a question"
+        )
     return rows
 
 

@@ -281,15 +281,24 @@ def _check_predictions(parts: dict[str, FloatArray], mask: BoolArray | None) -> 
     open_ = np.ones(shape, np.bool_) if mask is None else np.asarray(mask)
     shapes = {name: part.shape for name, part in {**parts, "mask": open_}.items()}
     if {*shapes.values()} != {shape} or len(shape) != 2 or 0 in shape:
-        rule = "reward, cost, spend and mask must be [Q, A] each, of a question at least"
-        refuse(rule, shapes, "give all of each")
+        refuse(
+            "reward, cost, spend and mask must be [Q, A] each, of a question at least",
+            shapes,
+            "give all of each",
+        )
     if open_.dtype != np.bool_ or not open_.any(axis=1).all():
-        rule = "mask must be booleans, with an arm for each question"
-        refuse(rule, open_.dtype, "leave out such questions")
+        refuse(
+            "mask must be booleans, with an arm for each question",
+            open_.dtype,
+            "leave out such questions",
+        )
     for name, part in parts.items():
         if not np.isfinite(part[open_]).all():
-            rule = f"{name} of an available arm must be finite"
-            refuse(rule, "NaN or infinity", "predict it, or mask the arm")
+            refuse(
+                f"{name} of an available arm must be finite",
+                "NaN or infinity",
+                "predict it, or mask the arm",
+            )
 
 
 def _switches(

@@ -96,8 +96,11 @@ def answer_reply(
     """
     log = audit_log(system)
     if not answer.strip() or len(answer) > MAX_REPLY_LENGTH:
-        requirement = f"a reply must be a text of 1 to {MAX_REPLY_LENGTH} characters"
-        refuse(requirement, f"{answer!r:.80}", "say yes, no or one of the values")
+        refuse(
+            f"a reply must be a text of 1 to {MAX_REPLY_LENGTH} characters",
+            f"{answer!r:.80}",
+            "say yes, no or one of the values",
+        )
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
     open_request = _open_request(request_id, log, system, question, now)
@@ -115,8 +118,11 @@ def answer_reply(
         return response  # the reply is not in the log, so that it may be given again
     with log.together() as entries:
         if _state(entries, request_id) != open_request.state:
-            requirement = f"a reply must be the first to what was shown of {request_id!r}"
-            refuse(requirement, f"{answer!r:.80} after another", "read what that one led to")
+            refuse(
+                f"a reply must be the first to what was shown of {request_id!r}",
+                f"{answer!r:.80} after another",
+                "read what that one led to",
+            )
         for write_entry in turn.writes or ():
             write_entry()
         log.replied(request_id, answer, now=now)

@@ -126,15 +126,18 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
     )
     is_drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else human_labels >= 0
     if n_stray := int(((human_labels >= 0) & ~is_drawn).sum()):
-        fault_text = f"{n_stray} that are not"
         _refuse(
-            "a request with a label must be a drawn one", "it stands for nobody else", fault_text
+            "a request with a label must be a drawn one",
+            "it stands for nobody else",
+            f"{n_stray} that are not",
         )
     probabilities = _probabilities(frame)
     if is_drawn.all() and (probabilities < 1.0).any():
-        requirement = "a frame must hold the requests not drawn too"
-        fault_text = f"{len(statuses)} drawn ones alone"
-        _refuse(requirement, "add them with the judge's labels", fault_text)
+        _refuse(
+            "a frame must hold the requests not drawn too",
+            "add them with the judge's labels",
+            f"{len(statuses)} drawn ones alone",
+        )
     n_silent = int((judge_outcomes < 0).sum())
     n_blank = int((is_drawn & (human_outcomes < 0)).sum())
     note_counts = {
@@ -160,8 +163,11 @@ def _outcomes(
 ) -> tuple[IntArray, FloatArray]:
     """Codes of a label column, -1 if empty, and whether the answer is right, NaN if empty."""
     if column_name not in frame:
-        requirement = f"a frame of judged requests must have a column {column_name}"
-        _refuse(requirement, "give a row a request", shown_value(list(map(str, frame.columns))))
+        _refuse(
+            f"a frame of judged requests must have a column {column_name}",
+            "give a row a request",
+            shown_value(list(map(str, frame.columns))),
+        )
     label_texts = (
         frame[column_name]
         .astype(object)
@@ -174,8 +180,11 @@ def _outcomes(
         fault_text = (
             f"{shown_value(label_texts[is_unknown].iloc[0])} ({int(is_unknown.sum())} such rows)"
         )
-        requirement = f"column {column_name} must be {', '.join(_CODE_OF_LABEL)} or empty"
-        _refuse(requirement, "correct the labels or leave them empty", fault_text)
+        _refuse(
+            f"column {column_name} must be {', '.join(_CODE_OF_LABEL)} or empty",
+            "correct the labels or leave them empty",
+            fault_text,
+        )
     is_right = _numbers(frame, right_column) if right_column in frame else np.ones(len(frame))
     return label_codes.astype(np.int64), is_right
 
@@ -216,13 +225,19 @@ def _strata(frame: pd.DataFrame) -> IntArray:
     if stratum_column is None:
         return np.zeros(len(frame), dtype=np.int64)
     if n_missing := int(frame[stratum_column].isna().sum()):
-        requirement = f"column {stratum_column} must be known of every request"
-        _refuse(requirement, "state it of those not drawn too", f"{n_missing} without")
+        _refuse(
+            f"column {stratum_column} must be known of every request",
+            "state it of those not drawn too",
+            f"{n_missing} without",
+        )
     if stratum_column == "stratum" and "inclusion_probability" in frame:
         chances_by_stratum = frame.groupby("stratum")["inclusion_probability"]
         if n_uneven := int((chances_by_stratum.max() > chances_by_stratum.min()).sum()):
-            requirement = "inclusion_probability must be the same within a stratum"
-            _refuse(requirement, "leave column stratum out", f"several in {n_uneven} strata")
+            _refuse(
+                "inclusion_probability must be the same within a stratum",
+                "leave column stratum out",
+                f"several in {n_uneven} strata",
+            )
     stratum_names = frame[stratum_column].astype(str).to_numpy(dtype=str)
     return np.unique(stratum_names, return_inverse=True)[1].astype(np.int64)
 

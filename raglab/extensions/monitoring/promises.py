@@ -87,20 +87,25 @@ def certificate_promises(
     if unknown_names := [
         rate_name for rate_name in rate_names if rate_name not in (*OBJECTIVES, COST)
     ]:
-        requirement = f"a promise must be of {', '.join((*OBJECTIVES, COST))}"
-        refuse(requirement, repr(unknown_names[0]), "certify a policy, not a threshold alone")
+        refuse(
+            f"a promise must be of {', '.join((*OBJECTIVES, COST))}",
+            repr(unknown_names[0]),
+            "certify a policy, not a threshold alone",
+        )
     if COST in declared_alphas and "costs" not in certificate_fields:
-        requirement = f"a promise of {COST} must come with its costs"
-        refuse(requirement, "a Certificate by itself", "give the policy")
+        refuse(
+            f"a promise of {COST} must come with its costs",
+            "a Certificate by itself",
+            "give the policy",
+        )
     loss_counts = counted_losses(
         np.eye(metrics.N_CELLS, dtype=np.int64), rate_names, certificate_fields.get("costs")
     )
     alphas = np.array(list(declared_alphas.values()))
     levels = alphas / loss_counts.scale
     if loose_promises := np.flatnonzero(~((levels > 0.0) & (levels < 1.0))).tolist():
-        requirement = "a promise must be above 0 and below the highest value that there is"
         refuse(
-            requirement,
+            "a promise must be above 0 and below the highest value that there is",
             f"{alphas[loose_promises[0]]:g} of {rate_names[loose_promises[0]]}",
             "nothing is to be watched there",
         )

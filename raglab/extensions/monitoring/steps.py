@@ -265,12 +265,20 @@ def _checked_texts(
         column_name for column_name in (STRATUM, "sample_size") if text_columns[column_name].any()
     ]
     if PROBABILITY_KEY not in column_names and similar_names:
-        requirement = f"the column of inclusion probabilities must be named {PROBABILITY_KEY}"
-        raise input_error(Where(source), requirement, "rename it", similar_names[0])
+        raise input_error(
+            Where(source),
+            f"the column of inclusion probabilities must be named {PROBABILITY_KEY}",
+            "rename it",
+            similar_names[0],
+        )
     for column_name in ("decision", "label"):
         if column_name not in column_names:
-            requirement = f"labelled rows must have the column {column_name}"
-            raise input_error(Where(source), requirement, "keep the columns of the sample", "none")
+            raise input_error(
+                Where(source),
+                f"labelled rows must have the column {column_name}",
+                "keep the columns of the sample",
+                "none",
+            )
     return text_columns, column_names
 
 

@@ -777,9 +777,12 @@ def _write_version(
             shard_rows.append(shard_row(trace_piece, shard_path))
             trace_class = type(trace_piece)
         if common_facts is None:
-            requirement = "a trace of shards must have at least one case"
-            remedy = "give at least one"
-            raise input_error(Where(str(folder)), requirement, remedy, "no trace")
+            raise input_error(
+                Where(str(folder)),
+                "a trace of shards must have at least one case",
+                "give at least one",
+                "no trace",
+            )
         replace_shards(folder, manifest, shard_rows, common_facts)
     return open_shards(folder, trace_class)
 

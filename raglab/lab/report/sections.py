@@ -315,16 +315,26 @@ def boundary_section(report_data: ReportData) -> list[Block]:
             report_data.signals, report_data.decisions[report_data.subject].status
         )
         figure = figures.probability_by_label(histograms, FINE_EDGES)
-        caption = f"{P_RIGHT} by label and by decision of {subject}, in bins of 4 points."
-        return [picture("probability_by_label", caption, figure, report_data.note)]
+        return [
+            picture(
+                "probability_by_label",
+                f"{P_RIGHT} by label and by decision of {subject}, in bins of 4 points.",
+                figure,
+                report_data.note,
+            )
+        ]
     if not policy.confidence.enabled:
         return [Text(f"The confidence gate of {subject} is off.")]
     display = DecisionBoundaryDisplay.from_trace(
         report_data.trace, policy, report_data.arm, name=subject
     )
-    caption = f"Confidence gate of {subject}, whatever gate decides. {display.says}"
     return [
-        picture("decision_boundary", caption, display.ax_, report_data.note),
+        picture(
+            "decision_boundary",
+            f"Confidence gate of {subject}, whatever gate decides. {display.says}",
+            display.ax_,
+            report_data.note,
+        ),
         frame_table(
             "Cases by zone and label, those decided rightly with interval.", display.frame()
         ),
