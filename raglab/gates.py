@@ -79,13 +79,13 @@ def explain(margins: Margins) -> Verdict:
     Args:
       margins: of the gate, a named tuple with one field a check, [...] each.
     """
-    check_names: Any = margins._fields  # type: ignore[attr-defined]
-    margin_values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
-    tightest_index = np.where(np.isnan(margin_values), -np.inf, margin_values).argmin(axis=0)
+    names: Any = margins._fields  # type: ignore[attr-defined]
+    values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
+    tightest_index = np.where(np.isnan(values), -np.inf, values).argmin(axis=0)
     verdict_fields = (
-        fires(tuple(margin_values)),
-        np.array(check_names)[tightest_index],
-        np.take_along_axis(margin_values, tightest_index[None], axis=0)[0],
+        fires(tuple(values)),
+        np.array(names)[tightest_index],
+        np.take_along_axis(values, tightest_index[None], axis=0)[0],
     )
     return (
         Verdict(*verdict_fields)
@@ -601,8 +601,8 @@ class Gate(NamedTuple):
     @property
     def form(self) -> Any:  # noqa: ANN401 - a type that is made here
         """Type of its thresholds, fields by their keys and `on`."""
-        threshold_keys = (threshold.key for threshold in self.thresholds)
-        return thresholds_form(self.name.title() if self.thresholds else "Switch", *threshold_keys)
+        keys = (threshold.key for threshold in self.thresholds)
+        return thresholds_form(self.name.title() if self.thresholds else "Switch", *keys)
 
 
 def signal_gate(gated_signal: Signal) -> Gate:

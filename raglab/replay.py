@@ -354,12 +354,12 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
 
 def _joined_tally(first_tally: Tally, second_tally: Tally) -> Tally:
     """Counts of two sets of cases together, and the engines that counted, each once."""
-    engine_names = dict.fromkeys((*first_tally.engine.split("; "), second_tally.engine))
+    names = dict.fromkeys((*first_tally.engine.split("; "), second_tally.engine))
     return Tally(
         first_tally.cells + second_tally.cells,
         first_tally.stages + second_tally.stages,
         first_tally.labels + second_tally.labels,
-        "; ".join(engine_names),
+        "; ".join(names),
         first_tally.missing + second_tally.missing,
     )
 
@@ -516,10 +516,8 @@ def shard_codes(
         thresholds = policy_thresholds([policies[policy_index] for policy_index in policy_indices])
         check_own_gates(evidence, thresholds)
         narrowed_evidence, thresholds = narrow_evidence(evidence, thresholds)
-        for block_rows, block_codes in code_blocks(
-            narrowed_evidence, thresholds, len(policy_indices)
-        ):
-            outcome_codes[policy_indices[block_rows]] = block_codes
+        for rows, block_codes in code_blocks(narrowed_evidence, thresholds, len(policy_indices)):
+            outcome_codes[policy_indices[rows]] = block_codes
     return outcome_codes
 
 
@@ -738,8 +736,8 @@ def _rate_columns(
 
     Without a level those of no interval.
     """
-    cost_table = cost_columns(cell_counts, costs, level, weighed_cells)
-    return metrics.rate_columns(cell_counts, level, weighed_cells) | cost_table
+    table = cost_columns(cell_counts, costs, level, weighed_cells)
+    return metrics.rate_columns(cell_counts, level, weighed_cells) | table
 
 
 @answered_traces("trace", measured=True)
@@ -828,8 +826,8 @@ def unlisted_thresholds(policy: PolicyData, listed_paths: Container[str]) -> tup
     policy_settings = policy.settings.items()
     set_paths = (
         setting_path
-        for setting_path, setting_value in policy_settings
-        if setting_value is not None and threshold_at(setting_path)
+        for setting_path, value in policy_settings
+        if value is not None and threshold_at(setting_path)
     )
     return tuple(setting_path for setting_path in set_paths if setting_path not in listed_paths)
 
@@ -878,8 +876,8 @@ def _path_tables(
     trace: TraceData | Measured, policy: PolicyData, threshold_path: str, arm: str | None
 ) -> Tables:
     """Measured tables of a policy, which must hold the signal that a path names."""
-    section_name, _, path_remainder = threshold_path.partition(".")
-    if section_name == "signals" and "." in path_remainder:
+    name, _, path_remainder = threshold_path.partition(".")
+    if name == "signals" and "." in path_remainder:
         check_signals(plain_trace(trace), [path_remainder.partition(".")[0]])
     return measured_tables(trace, policy, arm)
 

@@ -338,9 +338,9 @@ def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signat
       ('domain', '__file__:guide.md')
     """
     tag_keys = TAG_KEYS if strict else CORE_TAG_KEYS
-    tag_values = [str(tags.get(tag_key) or "").strip().lower() for tag_key in tag_keys]
-    if any(tag_values):
-        return tuple(zip(tag_keys, tag_values, strict=True))
+    values = [str(tags.get(tag_key) or "").strip().lower() for tag_key in tag_keys]
+    if any(values):
+        return tuple(zip(tag_keys, values, strict=True))
     return (
         ("domain", f"{FALLBACK_PREFIX}{document}"),
         *((tag_key, "") for tag_key in tag_keys[1:]),
@@ -368,7 +368,7 @@ def rendered(sign: Signature) -> str:
       >>> rendered((("domain", "travel"), ("doc_type", ""), ("product", "basic")))
       'domain: travel; product: basic'
     """
-    return "; ".join(f"{tag_key}: {tag_value}" for tag_key, tag_value in sign if tag_value)
+    return "; ".join(f"{key}: {value}" for key, value in sign if value)
 
 
 class Groups(NamedTuple):
@@ -738,16 +738,16 @@ def _query_counts(
     argument_name: str, query_values: ArrayLike, queries_shape: tuple[int, ...]
 ) -> IntArray:
     """A count a query, [...]."""
-    query_counts = _in_unit(
+    counts = _in_unit(
         argument_name,
         _query_column(argument_name, float_array(query_values, argument_name), queries_shape),
         COUNT_UNIT,
     )
-    if np.isnan(query_counts).any():
+    if np.isnan(counts).any():
         refuse(
             f"{argument_name} must be given of every query", "NaN", "write 0 where nothing is named"
         )
-    return query_counts.astype(np.int64)
+    return counts.astype(np.int64)
 
 
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
@@ -807,7 +807,7 @@ def _winners(rule_contest: Contest, entity_winners: IntArray, offered_groups: In
         ONE_OPTION: offered_groups[:, 0],
     }
     no_winner = np.full(len(entity_winners), -1, dtype=np.int64)
-    return np.stack([winner_by_rule.get(rule_name, no_winner) for rule_name, _ in OUTCOMES])
+    return np.stack([winner_by_rule.get(name, no_winner) for name, _ in OUTCOMES])
 
 
 class _CandidateGroups(NamedTuple):

@@ -415,14 +415,14 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
       >>> answer_brevity([0, 50, 150]).tolist()
       [1.0, 0.5, 0.25]
     """
-    word_counts = float_array(n_words, "n_words")
-    if np.any(word_counts < 0.0):
+    counts = float_array(n_words, "n_words")
+    if np.any(counts < 0.0):
         refuse(
             "n_words must be at least 0",
-            f"{float(np.nanmin(word_counts)):g}",
+            f"{float(np.nanmin(counts)):g}",
             "NaN says that there is no answer",
         )
-    return _scalar_or_array(1.0 / (1.0 + word_counts / HALF_WORDS))
+    return _scalar_or_array(1.0 / (1.0 + counts / HALF_WORDS))
 
 
 def _reward_bounds(
@@ -502,11 +502,9 @@ def _in_range(component_name: str, component_values: FloatArray, upper_limit: fl
         (component_values < 0.0) | (component_values > upper_limit) | np.isinf(component_values)
     )
     if is_outside.any():
-        range_text = (
-            "in [0, 1]" if upper_limit == 1.0 else "at least 0, milliseconds over the budget"
-        )
+        text = "in [0, 1]" if upper_limit == 1.0 else "at least 0, milliseconds over the budget"
         refuse(
-            f"{component_name} must be {range_text}",
+            f"{component_name} must be {text}",
             f"{float(component_values[is_outside].flat[0]):g}",
             "NaN says that it is missing",
         )
@@ -515,12 +513,12 @@ def _in_range(component_name: str, component_values: FloatArray, upper_limit: fl
 
 def _check_weights(weights: RewardWeights) -> None:
     for weight_name, weight in weights._asdict().items():
-        weight_values = np.asarray(weight, dtype=np.float64)
-        is_wrong = ~((weight_values >= 0.0) & np.isfinite(weight_values))
+        values = np.asarray(weight, dtype=np.float64)
+        is_wrong = ~((values >= 0.0) & np.isfinite(values))
         if is_wrong.any():
             refuse(
                 f"weight {weight_name} must be at least 0",
-                f"{float(weight_values[is_wrong].flat[0]):g}",
+                f"{float(values[is_wrong].flat[0]):g}",
                 "0 leaves it out",
             )
     if not np.all(

@@ -251,7 +251,7 @@ class SignalSet:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the rows."""
-        return tuple(signal_row.name for signal_row in self.rows)
+        return tuple(row.name for row in self.rows)
 
     def place(self, name: str) -> int:
         """Row of a signal.

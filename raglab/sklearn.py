@@ -179,11 +179,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _are_statuses(self) -> bool:
-        status_names = {status.name for status in Status}
-        return (
-            self.positive is None
-            and {str(label) for label in self.classes_.tolist()} <= status_names
-        )
+        names = {status.name for status in Status}
+        return self.positive is None and {str(label) for label in self.classes_.tolist()} <= names
 
     def _statuses(self) -> tuple[Status, ...]:
         """Status that each label stands for.
@@ -229,14 +226,14 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         column_names = self._columns()
         value_by_index = {}
-        for column_key, column_value in (column_values or {}).items():
-            if str(column_key) not in column_names:
+        for key, column_value in (column_values or {}).items():
+            if str(key) not in column_names:
                 refuse(
                     f"{parameter_name} must name columns of X, {column_names[:10]}",
-                    repr(column_key),
+                    repr(key),
                     "correct it",
                 )
-            value_by_index[column_names.index(str(column_key))] = column_value
+            value_by_index[column_names.index(str(key))] = column_value
         return value_by_index
 
     def _least_values(self) -> dict[int, float]:
@@ -246,15 +243,13 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
           ValueError: one is no finite number.
         """
         least_by_index = self._by_column("thresholds", self.thresholds)
-        for column_index, least_value in least_by_index.items():
-            is_number = isinstance(least_value, int | float | np.number) and not isinstance(
-                least_value, bool
-            )
-            if not is_number or not np.isfinite(least_value):
+        for column_index, value in least_by_index.items():
+            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if not is_number or not np.isfinite(value):
                 column_name = self._columns()[column_index]
                 refuse(
                     f"thresholds[{column_name!r}] must be a finite number",
-                    repr(least_value),
+                    repr(value),
                     "correct it",
                 )
         return least_by_index

@@ -117,10 +117,10 @@ def document_path(source: str) -> str:
     """
     if "\\" not in source and not source.startswith("./"):
         return source  # as nearly all are; every chunk of a million is asked
-    slashed_path = source.replace("\\", "/")
-    while slashed_path.startswith("./"):
-        slashed_path = slashed_path[2:].lstrip("/")
-    return slashed_path or source
+    path = source.replace("\\", "/")
+    while path.startswith("./"):
+        path = path[2:].lstrip("/")
+    return path or source
 
 
 @checked(
@@ -248,10 +248,8 @@ class Corpus(Shown):
         """
         import pandas as pd
 
-        chunk_rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
-        return pd.DataFrame(chunk_rows, columns=["id", *Chunk._fields[1:]]).astype(
-            {"page": "Int64"}
-        )
+        rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
+        return pd.DataFrame(rows, columns=["id", *Chunk._fields[1:]]).astype({"page": "Int64"})
 
     def _summary(self) -> Summary:
         """Numbers of chunks and documents, and the first of each."""
@@ -350,8 +348,8 @@ class Case(NamedTuple):
     extra: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
-        label_text = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
-        return f"Case({short(self.id)}, {short(self.query)}{label_text})"
+        text = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
+        return f"Case({short(self.id)}, {short(self.query)}{text})"
 
 
 SOURCE_GRADES = "source_grades"  # key of `extra`
@@ -670,7 +668,7 @@ class Latency(NamedTuple):
 def _read_only_columns(
     columns: Mapping[str, FloatArray],
 ) -> dict[str, FloatArray]:
-    return {column_name: read_only(column) for column_name, column in columns.items()}
+    return {name: read_only(column) for name, column in columns.items()}
 
 
 @converted(vectors=read_only, columns=_read_only_columns)
@@ -821,11 +819,9 @@ def count_cases(cases: Iterable[Case]) -> CaseCounts:
     Args:
       cases: to count.
     """
-    label_counts = Counter(
-        (case.split or NO_LABEL, case.expect_status or NO_LABEL) for case in cases
-    )
+    counts = Counter((case.split or NO_LABEL, case.expect_status or NO_LABEL) for case in cases)
     counts_by_split: CaseCounts = {}
-    for (split, case_label), n_cases in sorted(label_counts.items()):
+    for (split, case_label), n_cases in sorted(counts.items()):
         counts_by_split.setdefault(split, {})[case_label] = n_cases
     return counts_by_split
 

@@ -220,8 +220,8 @@ def check_client(client: object) -> None:
       TypeError: with the remedy for a path or an address.
     """
     if isinstance(client, type) or not callable(getattr(client, "complete", None)):
-        type_name = getattr(client, "__name__", type(client).__name__)
-        rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {type_name}"
+        name = getattr(client, "__name__", type(client).__name__)
+        rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {name}"
         message = f"{rule}; write raglab.LocalModel(path) or raglab.OpenAIClient(model, base_url)."
         raise TypeError(message)
 
@@ -234,19 +234,19 @@ def check_fields(settings: object) -> None:
     Raises:
       ValueError: name of the field, rule, value.
     """
-    for field_name, field_type in get_type_hints(type(settings), include_extras=True).items():
-        field_value = getattr(settings, field_name)
+    for name, field_type in get_type_hints(type(settings), include_extras=True).items():
+        field_value = getattr(settings, name)
         try:
             TypeAdapter(field_type).validate_python(field_value, strict=True)
         except ValidationError as error:
-            problem_text = error.errors()[0]["msg"]
+            text = error.errors()[0]["msg"]
         else:
             continue
         # outside of `except`, so that the error does not carry the value along
         shown_value = (
             field_value if isinstance(field_value, int | float) else type(field_value).__name__
         )
-        message = f"{field_name}: {problem_text}, got {shown_value}."
+        message = f"{name}: {text}, got {shown_value}."
         raise ValueError(message)
 
 

@@ -318,11 +318,11 @@ def piece_text(text_piece: Piece) -> str:
     column_heads = text_piece.heads or ("",) * len(text_piece.cells)
     headed_cells = zip(column_heads[1:], text_piece.cells[1:], strict=True)
     remaining_cells = "; ".join(
-        f"{column_head}: {cell_text}" if column_head else cell_text
-        for column_head, cell_text in headed_cells
-        if cell_text
+        f"{column_head}: {text}" if column_head else text
+        for column_head, text in headed_cells
+        if text
     )
-    return " - ".join(row_part for row_part in (text_piece.cells[0], remaining_cells) if row_part)
+    return " - ".join(part for part in (text_piece.cells[0], remaining_cells) if part)
 
 
 # What a line's support is the sum of, in units of the share of the question's content that the line

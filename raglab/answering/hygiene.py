@@ -272,14 +272,14 @@ def _without_code(answer_text: str) -> tuple[str, list[CodeBlock]]:
     One without code goes.
     """
     blocks: list[CodeBlock] = []
-    marked_lines: list[str] = []
-    for text_part in split_code(answer_text.split("\n")):
-        if isinstance(text_part, str):
-            marked_lines.append(text_part)
+    lines: list[str] = []
+    for part in split_code(answer_text.split("\n")):
+        if isinstance(part, str):
+            lines.append(part)
         else:
-            marked_lines.append(f"\x00{len(blocks)}\x00")
-            blocks.append(text_part)
-    return "\n".join(marked_lines), blocks
+            lines.append(f"\x00{len(blocks)}\x00")
+            blocks.append(part)
+    return "\n".join(lines), blocks
 
 
 def _with_code(prose_text: str, blocks: Sequence[CodeBlock]) -> tuple[str, list[str]]:

@@ -120,8 +120,8 @@ class LocalModel:
         """
         if not self._named:
             self._named.append(causal_model_name(self.name_or_folder, download=self.download))
-        temperature_text = f"+temperature.{self.temperature:g}" if self.temperature else ""
-        return f"local:{self._named[0]}{temperature_text}"
+        text = f"+temperature.{self.temperature:g}" if self.temperature else ""
+        return f"local:{self._named[0]}{text}"
 
     def complete(
         self,

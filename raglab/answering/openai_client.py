@@ -481,8 +481,8 @@ def _body(
         omitted_names |= {"top_logprobs"}
     all_fields = {**fixed_fields, tokens_name: max_tokens, "messages": sent_messages}
     return {
-        field_name: field_value
-        for field_name, field_value in all_fields.items()
+        field_name: value
+        for field_name, value in all_fields.items()
         if field_name not in omitted_names
     }
 

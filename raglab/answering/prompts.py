@@ -81,9 +81,9 @@ def check_settings(client: object, prompt: object, **sizes: int) -> None:
         rule = f"prompt must be a Prompt, got {type(prompt).__name__}"
         message = f"{rule}; write raglab.live.Prompt('mine', 1, 'the instructions')."
         raise TypeError(message)
-    for setting_name, setting in sizes.items():
+    for name, setting in sizes.items():
         if not isinstance(setting, Integral) or isinstance(setting, bool) or setting < 1:
-            message = f"{setting_name} must be a whole number from 1, got {setting!r}."
+            message = f"{name} must be a whole number from 1, got {setting!r}."
             raise ValueError(message)
 
 
@@ -188,7 +188,7 @@ def quoted(text: str) -> str:
       >>> quoted("one\ntwo")
       '> one\n> two'
     """
-    return "\n".join(_QUOTE_PREFIX + text_line for text_line in visible(text).strip().split("\n"))
+    return "\n".join(_QUOTE_PREFIX + line for line in visible(text).strip().split("\n"))
 
 
 def without_marks(text: str) -> str:

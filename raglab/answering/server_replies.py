@@ -161,8 +161,8 @@ def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
     )
     if isinstance(error, list) and error and isinstance(error[0], dict):
         error = f"{error[0].get('loc')} {error[0].get('msg')}"  # as FastAPI's, which repeats input
-    error_text = error.get("message") if isinstance(error, dict) else error
-    return f": {error_text}" if isinstance(error_text, str) and error_text.strip() else ""
+    text = error.get("message") if isinstance(error, dict) else error
+    return f": {text}" if isinstance(text, str) and text.strip() else ""
 
 
 def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
@@ -179,15 +179,15 @@ def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
     if error.kind not in {"HTTP 400", "HTTP 422"}:
         return ""
     stated_parameter = error.body.get("param") if isinstance(error.body, dict) else ""
-    error_text = f"{stated_parameter} {message_of(error.body)}"
+    text = f"{stated_parameter} {message_of(error.body)}"
     name_positions = {
         parameter_name: name_match.start()
         for parameter_name in sent
         if parameter_name not in {"model", "messages"}
-        and (parameter_name == "temperature" or not _LIMIT_ERROR.search(error_text))
-        and (name_match := re.search(rf"\b{parameter_name}\b", error_text))
+        and (parameter_name == "temperature" or not _LIMIT_ERROR.search(text))
+        and (name_match := re.search(rf"\b{parameter_name}\b", text))
     }
     if name_positions:
         return min(name_positions, key=name_positions.__getitem__)
     sent_roles = [message["role"] for message in sent["messages"]]
-    return "system" if "system" in sent_roles and _ROLE_ERROR.search(error_text) else ""
+    return "system" if "system" in sent_roles and _ROLE_ERROR.search(text) else ""

@@ -45,8 +45,8 @@ class ServerRequest(NamedTuple):
 
 def import_libraries() -> None:
     """Import what a request needs, which is slow the first time."""
-    for library_name in ("anyio.from_thread", "httpx2", "openai"):
-        import_module(library_name)
+    for name in ("anyio.from_thread", "httpx2", "openai"):
+        import_module(name)
 
 
 def reply_body(request: ServerRequest) -> bytes:

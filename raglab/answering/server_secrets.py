@@ -112,10 +112,8 @@ def masked(reply: ServerReply, secrets: Sequence[str]) -> ServerReply:
 
 def one_line_reason(message: str, secrets: Sequence[str]) -> str:
     """A reason on one line of up to `MAX_REASON_LENGTH` characters, without markup or secrets."""
-    reason_line = mask_secrets(" ".join(visible(message).split()), secrets)
-    plain_reason = " ".join(clean(reason_line[: 4 * MAX_REASON_LENGTH]).text.split())[
-        :MAX_REASON_LENGTH
-    ]
+    line = mask_secrets(" ".join(visible(message).split()), secrets)
+    plain_reason = " ".join(clean(line[: 4 * MAX_REASON_LENGTH]).text.split())[:MAX_REASON_LENGTH]
     return (
         "failed, with the key in its words"
         if carries(plain_reason, secrets)
@@ -133,7 +131,7 @@ def unlogged(secrets: Sequence[str]) -> Iterator[None]:
     def shows_none(record: logging.LogRecord) -> bool:
         return not any(secret in record.getMessage() for secret in secrets)
 
-    connection_logs = [logging.getLogger(log_name) for log_name in _LOG_NAMES]
+    connection_logs = [logging.getLogger(name) for name in _LOG_NAMES]
     for connection_log in connection_logs:
         connection_log.addFilter(shows_none)
     try:

@@ -489,7 +489,7 @@ def _is_beside(
     ):
         return False
     return evidence.substance[denying_sentence] <= sum(
-        len(sentence_places.get(denying_sentence, ())) for sentence_places in place_tables
+        len(places.get(denying_sentence, ())) for places in place_tables
     )
 
 

@@ -170,9 +170,9 @@ def shown_number(value: float, lower_bound: float, upper_bound: float) -> str:
       ('1.00001', '72')
     """
     for digits in (4, 6, 9):
-        number_text = f"{value:.{digits}g}"
-        if not lower_bound <= float(number_text) <= upper_bound:
-            return number_text
+        text = f"{value:.{digits}g}"
+        if not lower_bound <= float(text) <= upper_bound:
+            return text
     return repr(float(value))
 
 

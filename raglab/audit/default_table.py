@@ -198,5 +198,5 @@ def default_table(wanted_name: str = "the default table of an audit log") -> Def
     Raises:
       MissingExtensionError: the room that keeps it is not installed.
     """
-    room_table: DefaultTable = extension("audit_table.defaults", TABLE_ROOM, wanted_name)
-    return room_table
+    table: DefaultTable = extension("audit_table.defaults", TABLE_ROOM, wanted_name)
+    return table

@@ -461,12 +461,12 @@ class Explanation:
         """
         import pandas as pd
 
-        check_rows = [
+        rows = [
             (*check, margin)
             for decision in self.decisions[-1:]
             for check, margin in zip(decision.checks, decision.margins, strict=True)
         ]
-        return pd.DataFrame(check_rows, columns=[*Check._fields, "margin_anew"])
+        return pd.DataFrame(rows, columns=[*Check._fields, "margin_anew"])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values; a number that is not finite is null."""
@@ -521,8 +521,7 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{line_head:<14}{visible(line_text, lines=True)}"
-            for line_head, line_text in self.lines()
+            f"{line_head:<14}{visible(text, lines=True)}" for line_head, text in self.lines()
         )
 
     def __repr__(self) -> str:
@@ -669,11 +668,11 @@ _NARROWED_COLUMNS = ("query", "documents", "task", "arm")
 
 def _narrowed_lines(evidence_row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Query, documents and task of the narrowed request."""
-    task_text = f", task {evidence_row['task']}" if evidence_row["task"] else ""
+    text = f", task {evidence_row['task']}" if evidence_row["task"] else ""
     document_names = ", ".join(evidence_row["documents"]) or "all documents"
     return [
         ("became", evidence_row["query"] or "text not kept"),
-        ("", f"retrieved by {evidence_row['arm']} in {document_names}{task_text}"),
+        ("", f"retrieved by {evidence_row['arm']} in {document_names}{text}"),
     ]
 
 

@@ -273,16 +273,14 @@ def _request_texts(entries: Entries, first_decision: FirstDecision) -> dict[str,
     """
     request_row = entries.row(REQUESTS, seq=first_decision.request) or {}
     decision_row = entries.row(DECISIONS, seq=first_decision.decision) or {}
-    answer_text = decision_row["answer"]
+    text = decision_row["answer"]
     if decision_row["clarified"]:
         clarification_row = entries.row(CLARIFICATIONS, request_id=first_decision.request_id)
-        answer_text = (
-            answer_text if clarification_row is None else clarification_row["question_to_user"]
-        )
+        text = text if clarification_row is None else clarification_row["question_to_user"]
     return {
         "question": request_row["question"] or "",
         "decision": first_decision.status,
-        "answer": answer_text or "",
+        "answer": text or "",
         "reason": decision_row["reason"] or "",
     }
 
@@ -297,8 +295,8 @@ def write_sample(sample: pd.DataFrame, path: Path) -> None:
       path: of the file.
     """
     if path.suffix == ".jsonl":
-        record_rows: Any = sample.to_dict("records")
-        write_lines(record_rows, path)
+        rows: Any = sample.to_dict("records")
+        write_lines(rows, path)
     else:
         write_text(csv_text(sample), path)
 
@@ -389,18 +387,18 @@ def placed_rows(
         for row_number, row_record in enumerate(text_frame.to_dict("records"), 1):
             yield (
                 Where(source, row_number),
-                {str(column_name): cell_value for column_name, cell_value in row_record.items()},
+                {str(column_name): value for column_name, value in row_record.items()},
             )
-    elif (file_path := Path(rows)).suffix == ".jsonl":
-        for json_line in json_lines(file_path, MAX_LABEL_BYTES):
+    elif (path := Path(rows)).suffix == ".jsonl":
+        for json_line in json_lines(path, MAX_LABEL_BYTES):
             yield json_line.where, json_line.record
     else:
-        header_line, *csv_lines = csv_records(table_text(file_path, MAX_LABEL_BYTES), file_path)
+        header_line, *csv_lines = csv_records(table_text(path, MAX_LABEL_BYTES), path)
         column_names = [head_cell.strip() for head_cell in header_line.cells]
-        check_heads(column_names, Where(str(file_path), header_line.line))
+        check_heads(column_names, Where(str(path), header_line.line))
         for csv_line in csv_lines:
             yield (
-                Where(str(file_path), csv_line.line),
+                Where(str(path), csv_line.line),
                 dict(zip(column_names, csv_line.cells, strict=True)),
             )
 

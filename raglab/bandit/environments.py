@@ -61,10 +61,10 @@ class Table(NamedTuple):
     def __repr__(self) -> str:
         n_cases = len(self.value)
         n_features = len(self.feature_names)
-        price_text = f", price {self.price:g}" if self.is_charged else ""
+        text = f", price {self.price:g}" if self.is_charged else ""
         return (
             f"Table({n_cases:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, "
-            f"{n_features} features{price_text})"
+            f"{n_features} features{text})"
         )
 
     @property
@@ -456,8 +456,8 @@ class Feed(NamedTuple):
     def rewards(self, t: IntArray, replication: IntArray, arm: IntArray) -> FloatArray:
         """Rewards [N] of rounds that were chosen; NaN never arrives."""
         if self.uniform is None:
-            case_rows = t if self.case is None else self.case[t, replication]
-            return self.reward[case_rows, arm]
+            rows = t if self.case is None else self.case[t, replication]
+            return self.reward[rows, arm]
         arm_means = self.reward[t if len(self.reward) > 1 else 0, arm]
         return np.asarray(self.uniform[t, replication] < arm_means, np.float64)
 

@@ -128,9 +128,9 @@ def _played_rounds(
         )
     probabilities = table.mask / table.mask.sum(axis=1, keepdims=True) if policy is None else policy
     played_run = run(probabilities, table, rounds=n_rounds, replications=1, seed=seed)
-    case_rows = np.asarray(played_run.case)[0]
+    rows = np.asarray(played_run.case)[0]
     chosen_arms = played_run.arm[0].astype(np.int64)
-    return chosen_arms, table.reward[case_rows, chosen_arms], table.features[case_rows]
+    return chosen_arms, table.reward[rows, chosen_arms], table.features[rows]
 
 
 def _logged_rounds(

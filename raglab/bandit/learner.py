@@ -273,12 +273,8 @@ def check_algorithm(algorithm: str) -> None:
       ValueError: lists the learners, and names the nearest.
     """
     if algorithm not in LEARNERS:
-        nearest_names = get_close_matches(str(algorithm), LEARNERS, 1)
-        remedy = (
-            f"did you mean {nearest_names[0]}? Choose one of them"
-            if nearest_names
-            else "choose one of them"
-        )
+        names = get_close_matches(str(algorithm), LEARNERS, 1)
+        remedy = f"did you mean {names[0]}? Choose one of them" if names else "choose one of them"
         refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(algorithm)[:80], remedy)
 
 

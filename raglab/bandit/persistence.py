@@ -373,10 +373,8 @@ def _generator(saved_position: dict[str, Any] | None) -> np.random.Generator | N
     """Generator at the saved position."""
     if saved_position is None:
         return None
-    generator_name = saved_position.get("bit_generator")
-    bit_generator = (
-        np.random.PCG64DXSM(0) if generator_name == GENERATOR_NAMES[1] else np.random.PCG64(0)
-    )
+    name = saved_position.get("bit_generator")
+    bit_generator = np.random.PCG64DXSM(0) if name == GENERATOR_NAMES[1] else np.random.PCG64(0)
     try:
         bit_generator.state = saved_position  # type: ignore[assignment] # NumPy checks what a file holds
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -241,13 +241,11 @@ def _integrals(
 
 def _product_of_others(cumulative: FloatArray) -> FloatArray:
     """Product over all but one of the last axis, [..., A], without a division."""
-    unit_column = np.ones_like(cumulative[..., :1])
-    product_below = np.cumprod(
-        np.concatenate([unit_column, cumulative[..., :-1]], axis=-1), axis=-1
-    )
-    product_above = np.cumprod(
-        np.concatenate([unit_column, cumulative[..., :0:-1]], axis=-1), axis=-1
-    )[..., ::-1]
+    column = np.ones_like(cumulative[..., :1])
+    product_below = np.cumprod(np.concatenate([column, cumulative[..., :-1]], axis=-1), axis=-1)
+    product_above = np.cumprod(np.concatenate([column, cumulative[..., :0:-1]], axis=-1), axis=-1)[
+        ..., ::-1
+    ]
     return product_below * product_above
 
 
@@ -529,16 +527,16 @@ def _greedy_probabilities(
 
     Certain of an index, an integral of draws.
     """
-    learner_entry = LEARNERS[bandit.algorithm]
-    if learner_entry.index is not None:
-        return greedy_choice(learner_entry.index(state, bandit, is_open, context), bandit, is_open)
-    if learner_entry.largest is None:
+    entry = LEARNERS[bandit.algorithm]
+    if entry.index is not None:
+        return greedy_choice(entry.index(state, bandit, is_open, context), bandit, is_open)
+    if entry.largest is None:
         refuse(
             "propensities need the probability that a draw is the largest",
             "none",
             f"give {bandit.algorithm} one",
         )
-    return learner_entry.largest(state, bandit, is_open, context)
+    return entry.largest(state, bandit, is_open, context)
 
 
 def greedy_choice(scores: FloatArray, bandit: Bandit, is_open: BoolArray) -> FloatArray:

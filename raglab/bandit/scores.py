@@ -44,10 +44,8 @@ def pooled_stats(state: State, bandit: Bandit) -> Stats:
     """Statistics [..., A] with the history's pseudo-counts."""
     if bandit.history is None:
         return Stats(state.n, state.total, state.square)
-    history_counts, history_sums, history_squares = bandit.history
-    return Stats(
-        state.n + history_counts, state.total + history_sums, state.square + history_squares
-    )
+    counts, history_sums, history_squares = bandit.history
+    return Stats(state.n + counts, state.total + history_sums, state.square + history_squares)
 
 
 def beta(state: State, bandit: Bandit) -> Beta:

@@ -81,10 +81,10 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
 
     Source: rule S4.5.
     """
-    learner_entry = LEARNERS.get(bandit.algorithm)
+    entry = LEARNERS.get(bandit.algorithm)
     if (
-        learner_entry is None
-        or not learner_entry.successes
+        entry is None
+        or not entry.successes
         or not isinstance(world, Table)
         or not (charged or world.is_charged)
     ):
@@ -158,9 +158,7 @@ def repeated(initial_value: Any, n_replications: int) -> Any:  # noqa: ANN401 - 
     if isinstance(initial_value, np.ndarray):
         return np.broadcast_to(initial_value, (n_replications, *initial_value.shape)).copy()
     if isinstance(initial_value, tuple):
-        return type(initial_value)(
-            *(repeated(tuple_part, n_replications) for tuple_part in initial_value)
-        )
+        return type(initial_value)(*(repeated(part, n_replications) for part in initial_value))
     return initial_value
 
 
@@ -265,12 +263,12 @@ def kernel(bandit: Bandit, n_choices: float, engine: str) -> Any:  # noqa: ANN40
       ValueError: numba is asked for, and a learner has no compiled loop.
       ImportError: numba is asked for, and is not installed.
     """
-    learner_entry = LEARNERS[bandit.algorithm]
+    entry = LEARNERS[bandit.algorithm]
     if engine == "numpy" or (
-        engine == "auto" and (learner_entry.compiled is None or n_choices < learner_entry.pays)
+        engine == "auto" and (entry.compiled is None or n_choices < entry.pays)
     ):
         return None
-    if learner_entry.compiled is None:
+    if entry.compiled is None:
         compiled_names = [
             algorithm_name
             for algorithm_name, learner in LEARNERS.items()
@@ -296,8 +294,8 @@ def check_simulation(
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    for argument_name, count in (("rounds", rounds), ("replications", replications)):
-        check_count(argument_name, count, 1, "simulate at least one")
+    for name, count in (("rounds", rounds), ("replications", replications)):
+        check_count(name, count, 1, "simulate at least one")
     check_engine(engine)
     if world.n_arms > np.iinfo(np.int8).max:
         refuse("a world has at most 127 arms", world.n_arms, "leave some out")

@@ -110,10 +110,10 @@ def sort_by_score(y: BoolArray, score: FloatArray) -> tuple[IntArray, FloatArray
     plain_scores = score + 0.0  # one zero, not two
     # bits of floats in [0, 2) keep their order and leave room for one
     if plain_scores.min() >= 0.0 and plain_scores.max() < 2.0:
-        sort_keys = plain_scores.view(np.int64) << 1
-        sort_keys |= y
-        sort_keys.sort()
-        return sort_keys & 1, (sort_keys >> 1).view(np.float64)
+        keys = plain_scores.view(np.int64) << 1
+        keys |= y
+        keys.sort()
+        return keys & 1, (keys >> 1).view(np.float64)
     score_order = np.lexsort((y, plain_scores))
     return y[score_order].astype(np.int64), plain_scores[score_order]
 

@@ -263,22 +263,18 @@ def _replication_rows(comparison: LearnerComparison) -> pd.DataFrame:
     """One row a learner and replication."""
     import pandas as pd
 
-    pull_columns = [
-        str(learner_name)
-        for learner_name in comparison.table
-        if str(learner_name).startswith("pulls_")
-    ]
-    learner_tables = [
-        pd.DataFrame(learner_runs.pulls, columns=pull_columns).assign(
-            policy=learner_name,
+    columns = [str(name) for name in comparison.table if str(name).startswith("pulls_")]
+    tables = [
+        pd.DataFrame(learner_runs.pulls, columns=columns).assign(
+            policy=name,
             replication=range(len(learner_runs.regret)),
             value=learner_runs.value[:, -1],
             regret=learner_runs.regret[:, -1],
         )
-        for learner_name, learner_runs in comparison.runs.items()
+        for name, learner_runs in comparison.runs.items()
     ]
-    return pd.concat(learner_tables, ignore_index=True)[
-        ["policy", "replication", "value", "regret", *pull_columns]
+    return pd.concat(tables, ignore_index=True)[
+        ["policy", "replication", "value", "regret", *columns]
     ]
 
 

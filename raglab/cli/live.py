@@ -300,15 +300,14 @@ def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # 
 def _print_checks(response: Any) -> None:  # noqa: ANN401 - a response
     import pandas as pd
 
-    check_table = pd.DataFrame(response.record.checks)
-    if len(check_table):
-        say("\n" + table_text(check_table[["gate", "margin", "passes", "text"]]))
+    table = pd.DataFrame(response.record.checks)
+    if len(table):
+        say("\n" + table_text(table[["gate", "margin", "passes", "text"]]))
     say("")
     say_notes(
         [
             " · ".join(
-                f"{stage_name} {milliseconds:.1f} ms"
-                for stage_name, milliseconds in response.record.ms.items()
+                f"{name} {milliseconds:.1f} ms" for name, milliseconds in response.record.ms.items()
             )
         ]
     )

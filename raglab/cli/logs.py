@@ -220,19 +220,13 @@ def _probability_arms(rounds: pd.DataFrame) -> list[str]:
     """Arms of the columns p_<arm>, where these are the probabilities of all of them; else none."""
     import numpy as np
 
-    probability_columns = [
-        str(column_name) for column_name in rounds.columns if str(column_name).startswith("p_")
-    ]
+    columns = [str(name) for name in rounds.columns if str(name).startswith("p_")]
     try:
-        probability_sums = rounds[probability_columns].to_numpy(np.float64).sum(axis=1)
+        probability_sums = rounds[columns].to_numpy(np.float64).sum(axis=1)
     except ValueError:  # texts
         return []
-    is_complete = bool(probability_columns) and bool((np.abs(probability_sums - 1.0) <= 1e-6).all())
-    return (
-        [column_name.removeprefix("p_") for column_name in probability_columns]
-        if is_complete
-        else []
-    )
+    is_complete = bool(columns) and bool((np.abs(probability_sums - 1.0) <= 1e-6).all())
+    return [name.removeprefix("p_") for name in columns] if is_complete else []
 
 
 def _logged_arms(rounds: pd.DataFrame) -> list[Any]:

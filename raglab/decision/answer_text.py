@@ -78,7 +78,7 @@ def listed_answers(value: object) -> tuple[str, ...] | None:
     if isinstance(parsed_value, str):
         return (parsed_value,)
     if not isinstance(parsed_value, list | tuple) or not all(
-        isinstance(answer_text, str) for answer_text in parsed_value
+        isinstance(text, str) for text in parsed_value
     ):
         return None
     return tuple(parsed_value)
@@ -195,13 +195,10 @@ def may_be_judged(cases: Sequence[Case]) -> BoolArray:
 
     Labelled ok and, where the text is the basis, with a gold answer.
     """
-    by_text = answer_basis(cases) == TEXT
-    ok_name = Status.ok.name
+    text = answer_basis(cases) == TEXT
+    name = Status.ok.name
     return np.array(
-        [
-            case.expect_status == ok_name and (not by_text or bool(gold_answers(case)))
-            for case in cases
-        ],
+        [case.expect_status == name and (not text or bool(gold_answers(case))) for case in cases],
         dtype=bool,
     )
 
@@ -297,8 +294,8 @@ class Basis(NamedTuple):
         """How far the text says otherwise than the column, or that the column is not used."""
         if self.unused:
             return f"{self.by} of {self.unused:,} cases is not used: no answers are recorded"
-        count_text = f"{self.differ:,} of {self.compared:,} answers"
-        return f"the text says otherwise in {count_text}" if self.compared else ""
+        text = f"{self.differ:,} of {self.compared:,} answers"
+        return f"the text says otherwise in {text}" if self.compared else ""
 
     @property
     def described(self) -> str:
@@ -345,11 +342,11 @@ class Basis(NamedTuple):
             refuse(
                 "shards must have one basis (rule S6.3)", basis_names, "see raglab.lab.with_basis"
             )
-        summed_counts = {
+        counts = {
             field_name: sum(getattr(part_basis, field_name) for part_basis in all_parts)
             for field_name in ("text", "ok", "differ", "compared", "unused")
         }
-        return cls(**summed_counts, by=all_parts[0].by if all_parts else TEXT)
+        return cls(**counts, by=all_parts[0].by if all_parts else TEXT)
 
 
 class MissingAnswers(NamedTuple):
@@ -384,8 +381,7 @@ def missing_text(policy_name: str, missing_answers: MissingAnswers) -> str:
       >>> missing_text("tuned", MissingAnswers(3, 20))[:72]
       'tuned is not compared: no answer is recorded for 3 of 20 answered cases '
     """
-    limit_text = f"at most {100 * MAX_MISSING:g} % may be missing"
+    text = f"at most {100 * MAX_MISSING:g} % may be missing"
     return (
-        f"{policy_name} is not compared: {missing_answers} ({limit_text}, rule S6.3); "
-        f"{RECORDING_REMEDY}."
+        f"{policy_name} is not compared: {missing_answers} ({text}, rule S6.3); {RECORDING_REMEDY}."
     )

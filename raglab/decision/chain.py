@@ -99,7 +99,7 @@ def _slot_table() -> SlotArray:
     Where it speaks, the rules after it choose among the groups that tie on entities, so each stage
     has two winners.
     """
-    slot_table = np.zeros((2, len(STAGES)), dtype=np.int16)
+    table = np.zeros((2, len(STAGES)), dtype=np.int16)
     for tied, group_name in enumerate(("all", "tied")):
         winner_names = {
             "single_group": "first_of_all",
@@ -113,8 +113,8 @@ def _slot_table() -> SlotArray:
             "single_option": f"options_of_{group_name}",
         }
         for stage, winner in winner_names.items():
-            slot_table[tied, STAGE[stage]] = WINNERS.index(winner)
-    return slot_table
+            table[tied, STAGE[stage]] = WINNERS.index(winner)
+    return table
 
 
 STAGE_OF_OUTCOME = np.array([STAGE[name] for name, _ in resolver.OUTCOMES], dtype=np.int8)
@@ -328,11 +328,9 @@ def _stage_of_rank(gate_order: Order) -> CodeArray:
 
     Of the published one the two are the same.
     """
-    stage_table = np.full(NO_STAGE + 1, NO_STAGE, dtype=np.int8)
-    stage_table[: len(gate_order.decides)] = [
-        STAGE[stage_name] for stage_name in gate_order.decides
-    ]
-    return stage_table
+    table = np.full(NO_STAGE + 1, NO_STAGE, dtype=np.int8)
+    table[: len(gate_order.decides)] = [STAGE[stage_name] for stage_name in gate_order.decides]
+    return table
 
 
 def user_steps(thresholds: Thresholds) -> list[Step]:

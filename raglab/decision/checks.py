@@ -54,7 +54,7 @@ class Checks(list[Check]):
         )
 
     def _repr_html_(self) -> str:
-        check_rows = (
+        rows = (
             (
                 check.gate.replace("_", " "),
                 check.rule,
@@ -68,7 +68,7 @@ class Checks(list[Check]):
         return display(
             f"{len(self)} checks",
             (),
-            [Fold("in the order of the chain", check_rows, head=column_titles, open=True)],
+            [Fold("in the order of the chain", rows, head=column_titles, open=True)],
         )
 
 
@@ -111,9 +111,9 @@ class GateCase(NamedTuple):
         **reason_values: object,
     ) -> Check:
         """Check of the gate in the words of a reason; `off` is that the gate is."""
-        off_reason = "" if scalar_value(self.thresholds.on) else Reason("gate_off")
-        check_text = self.decisions.say(reason_key, off=off_reason, **reason_values)
-        return format_check(self.gate.name, self.gate.rule, value, threshold, margin, check_text)
+        reason = "" if scalar_value(self.thresholds.on) else Reason("gate_off")
+        text = self.decisions.say(reason_key, off=reason, **reason_values)
+        return format_check(self.gate.name, self.gate.rule, value, threshold, margin, text)
 
 
 def step_checks(
@@ -185,9 +185,7 @@ def measured(gate: gates.Gate) -> Reason | str:
 
 
 def _domain(gate_case: GateCase) -> Iterator[Check]:
-    n_words, n_denied, n_allowed = (
-        int(gate_case.read(measurement_name)) for measurement_name in gate_case.gate.reads
-    )
+    n_words, n_denied, n_allowed = (int(gate_case.read(name)) for name in gate_case.gate.reads)
     text_margin, deny_margin, allow_margin = gate_case.margins
     yield gate_case.check(n_words, 1, text_margin, "in_query", words=counted("n_words", n_words))
     yield gate_case.check(n_denied, 0, deny_margin, "matched", patterns=counted("n_deny", n_denied))
@@ -236,7 +234,7 @@ def _density(gate_case: GateCase) -> Iterator[Check]:
     l2_cut = gates.l2_cut(
         float(gate_case.read("best_l2")), gate_case.decisions.thresholds.gates["l2"]
     )
-    hits_reason = counted("n_relevant", n_relevant)
+    reason = counted("n_relevant", n_relevant)
     cut_text = decimals(scalar_value(l2_cut))
     (margin,) = gate_case.margins
     yield gate_case.check(
@@ -244,7 +242,7 @@ def _density(gate_case: GateCase) -> Iterator[Check]:
         min_keep,
         margin,
         "within_l2",
-        hits=hits_reason,
+        hits=reason,
         cut=cut_text,
         least=decimals(min_keep),
     )
@@ -358,11 +356,9 @@ def _coverage(gate_case: GateCase) -> Iterator[Check]:
     n_missing, (margin,) = int(gate_case.read("missing")), gate_case.margins
     min_hits = gate_case.decisions.policy.coverage.min_hits
     entity_names = gate_case.decisions.lacking(gate_case.row)
-    uncovered_key = "uncovered_hits" if min_hits > 1 else "uncovered"
-    reason_values = {"least": min_hits, "names": ", ".join(entity_names)} if n_missing else {}
-    yield gate_case.check(
-        n_missing, 0, margin, uncovered_key if n_missing else "covered", **reason_values
-    )
+    key = "uncovered_hits" if min_hits > 1 else "uncovered"
+    values = {"least": min_hits, "names": ", ".join(entity_names)} if n_missing else {}
+    yield gate_case.check(n_missing, 0, margin, key if n_missing else "covered", **values)
 
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain

@@ -609,8 +609,8 @@ class Decisions(CaseVerdicts, Result):
         """Chunks of the hits at the depth that decided, [Q, K]."""
         arm_index = self.trace.arm(self.tables.arm)
         case_indices = np.arange(len(self))
-        hit_chunks: IntArray = self.trace.hits.chunk[case_indices, arm_index, self.outcome.depth]
-        return hit_chunks
+        chunks: IntArray = self.trace.hits.chunk[case_indices, arm_index, self.outcome.depth]
+        return chunks
 
     def _chunks(self, case_index: int, hit_places: Iterable[int]) -> tuple[int, ...]:
         """Chunks of a case's hits at some places, of which -1 is none."""
@@ -653,12 +653,12 @@ class Decisions(CaseVerdicts, Result):
     def _options(self, case_index: int) -> tuple[OptionShown, ...]:
         if self.status[case_index] != Status.ambiguous:
             return ()
-        page_names = self.tables.chosen.pages
+        names = self.tables.chosen.pages
         return tuple(
             OptionShown(
                 option.option_id,
                 self._chunks(case_index, option.places),
-                tuple(page_names[page_key] for page_key in option.sources),
+                tuple(names[key] for key in option.sources),
                 option.best_l2,
             )
             for option in self._ranked_options(case_index)
@@ -706,12 +706,12 @@ class Decisions(CaseVerdicts, Result):
 
     def _answer_texts(self) -> list[str | None]:
         """Recorded answer of every case; None if none, or none is given."""
-        answer_texts: list[str | None] = [None] * len(self)
+        texts: list[str | None] = [None] * len(self)
         has_answers = self.trace.answers is not None
         for case_index in np.flatnonzero(self.status == Status.ok).tolist() if has_answers else ():
             answer = self.answer(case_index)
-            answer_texts[case_index] = answer and answer.text
-        return answer_texts
+            texts[case_index] = answer and answer.text
+        return texts
 
     def _option_lists(self) -> list[list[list[str]]]:
         """Sources of the options of every case; none unless the user is asked."""
@@ -753,19 +753,19 @@ class Decisions(CaseVerdicts, Result):
         recorded_answers = self.trace.answers
         if recorded_answers is None or not self.generated(row):
             return None
-        answer_key = AnswerKey(
+        key = AnswerKey(
             row,
             self.trace.arm(self.tables.arm),
             int(self.outcome.depth[row]),
             self.chunks_of_decision(row),
         )
-        answer_index = self._answers.get(answer_key)
+        answer_index = self._answers.get(key)
         return None if answer_index is None else answer_at(recorded_answers, answer_index)
 
     def chunks_of_decision(self, row: int) -> tuple[int, ...]:
         """Chunks that a case's decision rests on, in order."""
-        hit_places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return self._chunks(row, hit_places)
+        places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        return self._chunks(row, places)
 
     @cached_property
     def _answers(self) -> dict[AnswerKey, int]:
@@ -775,16 +775,12 @@ class Decisions(CaseVerdicts, Result):
         """Entities of the query that too few hits of a case's slot carry."""
         pattern_hits = self.tables.pattern_hits
         min_hits = self.policy.coverage.min_hits
-        hit_places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
-        hit_chunks = self._chunks(row, hit_places)
-        entity_counts = Counter(
+        places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
+        hit_chunks = self._chunks(row, places)
+        counts = Counter(
             entity for chunk in hit_chunks for entity in pattern_hits.chunk_entities[chunk]
         )
-        return [
-            entity
-            for entity in pattern_hits.query_entities[row]
-            if entity_counts[entity] < min_hits
-        ]
+        return [entity for entity in pattern_hits.query_entities[row] if counts[entity] < min_hits]
 
     def warnings(self, row: int) -> list[str]:
         """Warnings attached to an answer (rules S2.7, S2.8)."""

@@ -573,14 +573,14 @@ def _outcome_counts(
 
 def _numpy_records(columns: dict[str, Any], n_records: int) -> NDArray[np.void]:
     """Columns of n numbers, or [n, ...], as n records."""
-    column_arrays = {column_name: np.asarray(column) for column_name, column in columns.items()}
+    column_arrays = {name: np.asarray(column) for name, column in columns.items()}
     field_types = [
-        (column_name, column_array.dtype, column_array.shape[1:])
-        for column_name, column_array in column_arrays.items()
+        (name, column_array.dtype, column_array.shape[1:])
+        for name, column_array in column_arrays.items()
     ]
     records = np.empty(n_records, dtype=np.dtype(field_types, align=True))
-    for column_name, column_array in column_arrays.items():
-        records[column_name] = column_array
+    for name, column_array in column_arrays.items():
+        records[name] = column_array
     return records
 
 
@@ -662,10 +662,10 @@ def _sign(gate: gates.Gate) -> float:
 def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
     """Name of each signal and bound, `min` or `max`, that a policy sets, of gates on in some."""
     return [
-        (signal_name, bound_key)
+        (signal_name, key)
         for signal_name, signal_gate in thresholds.signals.items()
-        for bound_key in ("min", "max")
-        if is_gated(signal_gate) and not np.isnan(getattr(signal_gate, bound_key)).all()
+        for key in ("min", "max")
+        if is_gated(signal_gate) and not np.isnan(getattr(signal_gate, key)).all()
     ]
 
 
@@ -676,11 +676,11 @@ def _signals_of(evidence: Evidence, thresholds: Thresholds) -> FloatArray:
     """
     set_bounds = _stated_bounds(thresholds)
     compared_values = np.empty((len(evidence.label), len(set_bounds)))
-    for bound_index, (signal_name, bound_key) in enumerate(set_bounds):
+    for bound_index, (signal_name, key) in enumerate(set_bounds):
         signal_index = evidence.known.place(signal_name)
         signal_values = evidence.signals[signal_index, 0]
         compared_values[:, bound_index] = (
-            signal_values if bound_key == "min" else np.negative(signal_values)
+            signal_values if key == "min" else np.negative(signal_values)
         )
         if evidence.known.rows[signal_index].missing == "passes":
             compared_values[np.isnan(signal_values), bound_index] = np.inf
@@ -783,8 +783,8 @@ def _cost_policies(thresholds: Thresholds, n_policies: int) -> NDArray[np.void]:
     cost_columns = {**thresholds.costs._asdict(), "domain_on": thresholds.gates["domain"].on}
     return _numpy_records(
         {
-            column_name: np.broadcast_to(column, (n_policies, 1))[:, 0]
-            for column_name, column in cost_columns.items()
+            name: np.broadcast_to(column, (n_policies, 1))[:, 0]
+            for name, column in cost_columns.items()
         },
         n_policies,
     )

@@ -68,15 +68,13 @@ class AnswerScores(NamedTuple):
 def answer_positions(answers: Answers) -> dict[AnswerKey, int]:
     """Position of each answer among the answers."""
     chunk_sets = [
-        tuple(chunk_number for chunk_number in chunk_row if chunk_number >= 0)
-        for chunk_row in answers.chunks.tolist()
+        tuple(chunk_number for chunk_number in row if chunk_number >= 0)
+        for row in answers.chunks.tolist()
     ]
-    key_columns = zip(
+    columns = zip(
         answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), chunk_sets, strict=True
     )
-    return {
-        AnswerKey(*key_values): chunk_number for chunk_number, key_values in enumerate(key_columns)
-    }
+    return {AnswerKey(*values): chunk_number for chunk_number, values in enumerate(columns)}
 
 
 def select_answers(answers: Answers | None, case_indices: Sequence[int]) -> Answers | None:
@@ -374,9 +372,6 @@ def without_answers(n_depths: int, n_cases: int) -> dict[str, Any]:
     }
     return (
         slot_fields
-        | {
-            field_name: no_scores.astype(bool)
-            for field_name in ("unfit", "unrecorded", "sources_right")
-        }
+        | {name: no_scores.astype(bool) for name in ("unfit", "unrecorded", "sources_right")}
         | {"undecided": no_scores.astype(np.int8)}
     )

@@ -46,8 +46,7 @@ class Bound(NamedTuple):
     def stated(self) -> str:
         """The thresholds in words."""
         return " and ".join(
-            f"{threshold_key} is {decimals(threshold)}"
-            for threshold_key, threshold in self.thresholds.items()
+            f"{key} is {decimals(threshold)}" for key, threshold in self.thresholds.items()
         )
 
 

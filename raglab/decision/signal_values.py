@@ -336,13 +336,13 @@ def signal_rows(
       >>> rows[NAMES.index("words")].item(), rows[NAMES.index("groups")].item()
       (3.0, nan)
     """
-    signal_table = np.full((len(signal_set.rows), *retrieved.shape), np.nan)
+    table = np.full((len(signal_set.rows), *retrieved.shape), np.nan)
     for signal_index, signal in enumerate(signal_set.rows):
         if signal.name in columns:
-            signal_table[signal_index] = columns[signal.name]
+            table[signal_index] = columns[signal.name]
             if signal.stage != "query":
-                signal_table[signal_index][~retrieved] = np.nan
-    return signal_table
+                table[signal_index][~retrieved] = np.nan
+    return table
 
 
 def with_columns(signal_table: FloatArray, columns: Mapping[str, FloatArray]) -> FloatArray:

@@ -110,7 +110,7 @@ def full_masks(item_counts: WholeArray, n_planes: int) -> BitArray:
         item_counts[None] - MASK_BITS * np.arange(n_planes)[:, None], 0, MASK_BITS
     )
     return np.array(
-        [[(1 << int(n_items)) - 1 for n_items in count_row] for count_row in plane_counts],
+        [[(1 << int(n_items)) - 1 for n_items in row] for row in plane_counts],
         dtype=np.uint64,
     )
 
@@ -387,30 +387,30 @@ def _unions(hit_bits: BitArray, hit_places: IntArray, min_hits: int = 1) -> BitA
       [[7, 7], [2, 2]]
     """
     slot_bits = np.zeros(hit_places.shape[:2], dtype=np.uint64)
-    for block_rows in _cache_blocks(hit_places):
-        block_bits = _values_at(hit_bits[block_rows], hit_places[block_rows], np.uint64(0))
+    for rows in _cache_blocks(hit_places):
+        block_bits = _values_at(hit_bits[rows], hit_places[rows], np.uint64(0))
         if min_hits == 1:
-            slot_bits[block_rows] = np.bitwise_or.reduce(block_bits, axis=2)
+            slot_bits[rows] = np.bitwise_or.reduce(block_bits, axis=2)
             continue
         # held[n]: bits of at least n of the hits so far.
         held_bits = [
-            np.full_like(slot_bits[block_rows], ~np.uint64(0)),
-            *(np.zeros_like(slot_bits[block_rows]) for _ in range(min_hits)),
+            np.full_like(slot_bits[rows], ~np.uint64(0)),
+            *(np.zeros_like(slot_bits[rows]) for _ in range(min_hits)),
         ]
         for bits_of_hit in np.moveaxis(block_bits, 2, 0):
             for n_holders in range(min_hits, 0, -1):
                 held_bits[n_holders] |= held_bits[n_holders - 1] & bits_of_hit
-        slot_bits[block_rows] = held_bits[min_hits]
+        slot_bits[rows] = held_bits[min_hits]
     return slot_bits
 
 
 def _distinct_counts(hit_keys: IntArray, hit_places: IntArray) -> IntArray:
     """How many different keys every slot's hits have, [B, S]."""
-    slot_counts = np.zeros(hit_places.shape[:2], dtype=np.int64)
-    for block_rows in _cache_blocks(hit_places):
-        sorted_keys = np.sort(_values_at(hit_keys[block_rows], hit_places[block_rows], -1), axis=2)
-        slot_counts[block_rows] = (np.diff(sorted_keys, axis=2, prepend=-1) != 0).sum(axis=2)
-    return slot_counts
+    counts = np.zeros(hit_places.shape[:2], dtype=np.int64)
+    for rows in _cache_blocks(hit_places):
+        sorted_keys = np.sort(_values_at(hit_keys[rows], hit_places[rows], -1), axis=2)
+        counts[rows] = (np.diff(sorted_keys, axis=2, prepend=-1) != 0).sum(axis=2)
+    return counts
 
 
 def _expect_option(

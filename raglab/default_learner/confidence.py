@@ -167,8 +167,8 @@ def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
       False
     """
     known_settings = {
-        setting_name: setting_value
-        for setting_name, setting_value in body.items()
+        setting_name: value
+        for setting_name, value in body.items()
         if setting_name not in RETIRED_SETTINGS
     }
     unknown_names = sorted(set(known_settings) - set(DefaultLearner._fields))
@@ -527,10 +527,10 @@ class ClarificationDefault(BaseModel):
 def _count_lists(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Counts as lists, without the last place where it is 0, as in logs from before that place."""
     return {
-        value_name: list(value_counts if value_counts.doubted else value_counts[:N_SIGNALS])
+        name: list(value_counts if value_counts.doubted else value_counts[:N_SIGNALS])
         if isinstance(value_counts, Counts)
         else _count_lists(value_counts)
-        for value_name, value_counts in counts.items()
+        for name, value_counts in counts.items()
     }
 
 
@@ -545,10 +545,10 @@ def place(default: ClarificationDefault, *further_values: str) -> list[str]:
 def arrays(default: ClarificationDefault, values: list[str] | None = None) -> Votes:
     """Votes of a row on its values, or on those given, [V]."""
     value_names = place(default) if values is None else values
-    count_table = np.array(
+    table = np.array(
         [default.counts.get(value_name, Counts()) for value_name in value_names], dtype=np.float64
     )
     return Votes(
-        count_table.reshape(len(value_names), N_COUNTS),
+        table.reshape(len(value_names), N_COUNTS),
         np.array(default.remembered, dtype=np.float64),
     )

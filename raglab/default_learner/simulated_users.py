@@ -74,8 +74,8 @@ class World(NamedTuple):
     @property
     def offered(self) -> BoolArray:
         """Places of the candidate values of each context, [C, V]."""
-        candidate_counts = np.array([len(context_values) for context_values in self.values])
-        return np.arange(self.shares.shape[-1]) < candidate_counts[:, None]
+        counts = np.array([len(values) for values in self.values])
+        return np.arange(self.shares.shape[-1]) < counts[:, None]
 
     @property
     def slots(self) -> int:
@@ -316,8 +316,8 @@ def _user_topics(world: World, users: int, rng: np.random.Generator) -> PlaceArr
     if world.slots == n_contexts:
         return np.broadcast_to(np.arange(n_contexts), (users, n_contexts))
     with np.errstate(divide="ignore"):
-        gumbel_keys = np.log(world.traffic) + rng.gumbel(size=(users, n_contexts))
-    return np.sort(np.argsort(-gumbel_keys, axis=1, kind="stable")[:, : world.slots], axis=1)
+        keys = np.log(world.traffic) + rng.gumbel(size=(users, n_contexts))
+    return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, : world.slots], axis=1)
 
 
 def _sampled_places(cumulated: FloatArray, uniforms: FloatArray) -> SlotArray:

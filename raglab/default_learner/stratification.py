@@ -80,10 +80,10 @@ def stored_split(body: Mapping[str, Any]) -> Split:
     """
     if "p" not in body:
         return Split(**body)
-    e_value, e_value_bar = (
-        1.0 / max(float(body[field_name]), np.exp(-MAX_LOG_E_VALUE)) for field_name in ("p", "bar")
+    value, e_value_bar = (
+        1.0 / max(float(body[name]), np.exp(-MAX_LOG_E_VALUE)) for name in ("p", "bar")
     )
-    return Split(body["column"], body["value"], "", e_value, e_value_bar)
+    return Split(body["column"], body["value"], "", value, e_value_bar)
 
 
 def stratify(
@@ -304,8 +304,8 @@ def looked(default: ClarificationDefault, condition: Split | None = None) -> Cla
         noted as well.
     """
     remaining_strata = {
-        column: level_counts
-        for column, level_counts in default.strata.items()
+        column: counts
+        for column, counts in default.strata.items()
         if condition is None or column != condition.column
     }
     changed_fields = {
@@ -352,13 +352,13 @@ def split(
         _split_row(
             default,
             condition.column,
-            column_value,
-            value_counts,
+            value,
+            counts,
             share_remembered,
             now,
             split_learner,
         )
-        for column_value, value_counts in default.strata[condition.column].items()
+        for value, counts in default.strata[condition.column].items()
     )
 
 

@@ -152,17 +152,15 @@ class RegretDisplay(FrameDisplay):
     @property
     def _panels(self) -> dict[str, str]:
         """Column that each panel draws, and the label of its upright axis."""
-        net_text = ", net" if "spend" in self.rows else ""
+        text = ", net" if "spend" in self.rows else ""
         panel_labels = {
             "regret": f"cumulative regret ({self.unit})",
             "reward": f"mean before costs ({self.unit})",
             "spend": f"mean spend ({self.cost_unit})",
-            "recent": f"last {self.recent:,} rounds{net_text} ({self.unit})",
+            "recent": f"last {self.recent:,} rounds{text} ({self.unit})",
         }
         return {
-            column_name: panel_label
-            for column_name, panel_label in panel_labels.items()
-            if column_name in self.rows
+            name: panel_label for name, panel_label in panel_labels.items() if name in self.rows
         }
 
     @property
@@ -226,21 +224,21 @@ class RegretDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         last_rows = self.rows.drop_duplicates("run", keep="last")
-        table_columns: dict[str, Any] = {
+        columns: dict[str, Any] = {
             column_name: last_rows[column_name] for column_name in ("run", "round", "replications")
         }
         for quantity, panel_label in self._panels.items():
-            table_columns[panel_label] = estimate_cells(
+            columns[panel_label] = estimate_cells(
                 last_rows, quantity, "" if quantity == "regret" else f"{quantity}_"
             )
         if "best" in last_rows:
-            table_columns["best arm"] = last_rows["best"]
-        summary_facts = [
+            columns["best arm"] = last_rows["best"]
+        facts = [
             (str(column_name), _last_regret(run_rows))
             for column_name, run_rows in self.rows.groupby("run")
         ]
-        summary_facts.append(("band", self._band_is))
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "regret")
+        facts.append(("band", self._band_is))
+        return Summary(facts, spaced_rows(columns), title=self.name or "regret")
 
 
 def _last_regret(run_rows: pd.DataFrame) -> str:
@@ -292,8 +290,8 @@ def _recent_mean(cumulated_sums: FloatArray, drawn_rounds: IntArray, n_recent: i
     """
     padded_sums = np.concatenate([np.zeros_like(cumulated_sums[:1]), cumulated_sums])
     first_rounds = np.maximum(drawn_rounds - n_recent, 0)
-    round_counts = (drawn_rounds - first_rounds).reshape(-1, *[1] * (cumulated_sums.ndim - 1))
-    return np.asarray((padded_sums[drawn_rounds] - padded_sums[first_rounds]) / round_counts)
+    counts = (drawn_rounds - first_rounds).reshape(-1, *[1] * (cumulated_sums.ndim - 1))
+    return np.asarray((padded_sums[drawn_rounds] - padded_sums[first_rounds]) / counts)
 
 
 def _best_recent(arm_values: FloatArray, drawn_rounds: IntArray, n_recent: int) -> FloatArray:
@@ -334,9 +332,7 @@ class _ArmDisplay(FrameDisplay):
 
     def _parts(self) -> dict[str, pd.DataFrame]:
         """Rows of each arm."""
-        return {
-            str(arm_name): arm_rows for arm_name, arm_rows in self.rows.groupby("arm", sort=False)
-        }
+        return {str(arm_name): rows for arm_name, rows in self.rows.groupby("arm", sort=False)}
 
     def _draw_lines(
         self, style: Style, legend_suffixes: Sequence[str], axis_suffix: str = ""
@@ -367,13 +363,13 @@ class _ArmDisplay(FrameDisplay):
         arm_cells = {
             arm_name: interval_cells(rows, self.VALUE) for arm_name, rows in arm_rows.items()
         }
-        table_columns = {"round": arm_rows[self.arms[0]]["round"]} | arm_cells
-        summary_facts = [
+        columns = {"round": arm_rows[self.arms[0]]["round"]} | arm_cells
+        facts = [
             ("arms", *self.arms),
             ("window", f"{self.window:,}"),
             ("band", self._band_is),
         ]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or self.VALUE)
+        return Summary(facts, spaced_rows(columns), title=self.name or self.VALUE)
 
     @property
     def _band_is(self) -> str:
@@ -471,10 +467,7 @@ def _arm_rows(
         "round": np.repeat(window_middles, len(arms)),
         "arm": list(arms) * len(window_middles),
     }
-    return pd.DataFrame(
-        row_columns
-        | {column_name: arm_values.ravel() for column_name, arm_values in columns.items()}
-    )
+    return pd.DataFrame(row_columns | {name: values.ravel() for name, values in columns.items()})
 
 
 def _windows(n_rounds: int, window_size: int) -> tuple[IntArray, IntArray]:
@@ -500,12 +493,10 @@ def _windowed(
 
     NaN where an arm was never available in it.
     """
-    available_counts = np.add.reduceat(
-        ~np.isnan(propensities), window_starts, axis=0, dtype=np.float64
-    )
+    counts = np.add.reduceat(~np.isnan(propensities), window_starts, axis=0, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_propensities = (
-            np.add.reduceat(np.nan_to_num(propensities), window_starts, axis=0) / available_counts
+            np.add.reduceat(np.nan_to_num(propensities), window_starts, axis=0) / counts
         )
     return (
         mean_propensities,
@@ -801,9 +792,7 @@ class PosteriorDisplay(FrameDisplay):
         return f"central {100 * self.level:g} %"
 
     def _summary(self) -> Summary:
-        table_columns: dict[str, Any] = {
-            column_name: self.rows[column_name] for column_name in ("arm", "pulls")
-        }
-        table_columns["mean"] = estimate_cells(self.rows, "mean")
-        summary_facts = [("density of", self.what), ("interval", self._band_is)]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "posterior")
+        columns: dict[str, Any] = {name: self.rows[name] for name in ("arm", "pulls")}
+        columns["mean"] = estimate_cells(self.rows, "mean")
+        facts = [("density of", self.what), ("interval", self._band_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "posterior")

@@ -114,11 +114,11 @@ def decision_boundary(
     Source: confidence heuristics, sections 5 to 7 (rule S2.8).
     """
     shard_boundaries = list(each_shard(shard_boundary, trace, policy, arm, depth, what="boundary"))
-    case_columns: dict[str, Any] = {
-        field_name: np.concatenate([getattr(boundary, field_name) for boundary in shard_boundaries])
-        for field_name in ("confidence", "group", "zone", "explicit", "answered", "right")
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(boundary, name) for boundary in shard_boundaries])
+        for name in ("confidence", "group", "zone", "explicit", "answered", "right")
     }
-    return shard_boundaries[0]._replace(**case_columns)
+    return shard_boundaries[0]._replace(**columns)
 
 
 def shard_boundary(
@@ -327,7 +327,7 @@ class DecisionBoundaryDisplay(Display):
           zone: number of the thresholds that the confidence reaches, 0 to 2.
         """
         zone_start, zone_end = self.boundary.ends(zone)
-        range_texts = (
+        texts = (
             f"below {zone_end:.4g}",
             f"{zone_start:.4g} to below {zone_end:.4g}",
             f"at or above {zone_start:.4g}",
@@ -337,7 +337,7 @@ class DecisionBoundaryDisplay(Display):
             f"answered {self.boundary.names[LOWER_THRESHOLD]}",
             "answered by this gate",
         )
-        return f"{range_texts[zone]}: {gate_actions[zone]}"
+        return f"{texts[zone]}: {gate_actions[zone]}"
 
     def frame(self) -> pd.DataFrame:
         """One row a zone and label.
@@ -383,7 +383,7 @@ class DecisionBoundaryDisplay(Display):
     @property
     def says(self) -> str:
         """What the picture shows, in words."""
-        return "; ".join(" ".join(fact_row) for fact_row in self._facts) + "."
+        return "; ".join(" ".join(row) for row in self._facts) + "."
 
     @property
     def _facts(self) -> list[tuple[str, str]]:
@@ -419,14 +419,12 @@ class DecisionBoundaryDisplay(Display):
     def _summary(self) -> Summary:
         column_heads = {"n": "cases", "explicit": "naming documents"}
         zone_frame = self.frame().rename(columns=column_heads)
-        table_columns: dict[str, Any] = dict(
+        columns: dict[str, Any] = dict(
             zone_frame[["zone", "label", *column_heads.values(), "answered"]]
         )
-        table_columns["decided rightly"] = rate_cells(self.frame())
-        summary_facts = [*self._facts, ("interval", f"exact {100 * self.level:g} %")]
-        return Summary(
-            summary_facts, spaced_rows(table_columns), title=self.name or "decision boundary"
-        )
+        columns["decided rightly"] = rate_cells(self.frame())
+        facts = [*self._facts, ("interval", f"exact {100 * self.level:g} %")]
+        return Summary(facts, spaced_rows(columns), title=self.name or "decision boundary")
 
 
 def _named_thresholds(boundary: Boundary) -> list[tuple[float, str]]:
@@ -436,10 +434,7 @@ def _named_thresholds(boundary: Boundary) -> list[tuple[float, str]]:
     )
     if sorted_taus[0][0] == sorted_taus[1][0]:
         return [(sorted_taus[0][0], f"tau_explicit = tau_default = {sorted_taus[0][0]:.4g}")]
-    return [
-        (threshold, f"{threshold_name} {threshold:.4g}")
-        for threshold, threshold_name in sorted_taus
-    ]
+    return [(threshold, f"{name} {threshold:.4g}") for threshold, name in sorted_taus]
 
 
 def _share_text(numerator: int, denominator: int) -> str:

@@ -268,7 +268,7 @@ def fit(axes: Axes) -> None:
 
 def _wrapped(text: str, line_length: int) -> str:
     """Text in lines of at most so many signs."""
-    return "\n".join(fill(text_line, max(line_length, 12)) for text_line in text.split("\n"))
+    return "\n".join(fill(line, max(line_length, 12)) for line in text.split("\n"))
 
 
 def whole_figure(artist: Figure | Axes) -> Figure:

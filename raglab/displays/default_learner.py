@@ -111,9 +111,9 @@ class ConfidenceDisplay(FrameDisplay):
             table_rows.append(
                 table_row | {"ends at": last_confidence, "questions": path_rows["question"].sum()}
             )
-        summary_facts = [("requests", f"{self.rows['request'].max():,}")]
+        facts = [("requests", f"{self.rows['request'].max():,}")]
         title = self.name or "confidence of a row that is always right"
-        return Summary(summary_facts, spaced_rows(table_rows), title=title)
+        return Summary(facts, spaced_rows(table_rows), title=title)
 
 
 GATE_THRESHOLDS = (  # value, name, upright alignment, distance from its line
@@ -188,8 +188,8 @@ class SplitDisplay(Display):
     def _known(self) -> dict[str, FloatArray]:
         """Requests of the rows that were split."""
         return {
-            world_name: split_requests[~np.isnan(split_requests)]
-            for world_name, split_requests in self.requests.items()
+            name: split_requests[~np.isnan(split_requests)]
+            for name, split_requests in self.requests.items()
         }
 
     def _draw(self, style: Style) -> list[Any]:
@@ -231,12 +231,12 @@ class SplitDisplay(Display):
         world_frames = [
             pd.DataFrame(
                 {
-                    "name": world_name,
+                    "name": name,
                     "row": np.arange(len(split_requests)),
                     "requests": split_requests,
                 }
             )
-            for world_name, split_requests in self.requests.items()
+            for name, split_requests in self.requests.items()
         ]
         return pd.concat(world_frames, ignore_index=True)
 
@@ -255,12 +255,12 @@ class SplitDisplay(Display):
                 )
                 table_row[f"{100 * quantile:g} % after"] = quantile_requests
             table_rows.append(table_row)
-        summary_facts = [
+        facts = [
             (world_name, f"{len(world_requests)} split")
             for world_name, world_requests in split_requests.items()
         ]
         title = self.name or "requests until the split"
-        return Summary(summary_facts, spaced_rows(table_rows), title=title)
+        return Summary(facts, spaced_rows(table_rows), title=title)
 
 
 CLARIFY_MEASURES = {  # title and label of their panels
@@ -343,32 +343,30 @@ class ClarifyDisplay(FrameDisplay):
 
         That of a mean may reach below 0, a count cannot.
         """
-        bound_columns = [
+        columns = [
             f"{measure}_{bound_name}"
             for measure in CLARIFY_MEASURES
             if measure != "regret"
             for bound_name in ("low", "high")
         ]
         return self.rows.assign(
-            **{column_name: self.rows[column_name].clip(lower=0.0) for column_name in bound_columns}
+            **{column_name: self.rows[column_name].clip(lower=0.0) for column_name in columns}
         )
 
     def _summary(self) -> Summary:
         last_rows = self.rows.drop_duplicates("policy", keep="last")
-        table_columns: dict[str, Any] = {"policy": last_rows["policy"]}
+        columns: dict[str, Any] = {"policy": last_rows["policy"]}
         for measure, (column_head, _) in list(CLARIFY_MEASURES.items())[:3]:
-            table_columns[column_head] = estimate_cells(last_rows, measure, f"{measure}_")
+            columns[column_head] = estimate_cells(last_rows, measure, f"{measure}_")
         users, requests = (
             str(int(last_rows[column_name].max())) for column_name in ("users", "last")
         )
-        summary_facts = [
+        facts = [
             ("users", users),
             ("requests", requests),
             ("interval", USER_INTERVAL_LABEL),
         ]
-        return Summary(
-            summary_facts, spaced_rows(table_columns), title=self.name or "clarification"
-        )
+        return Summary(facts, spaced_rows(columns), title=self.name or "clarification")
 
 
 @dataclass(eq=False, repr=False)
@@ -441,19 +439,19 @@ class SilenceDisplay(Display):
         """A row a policy and number of requests: `policy`, `requests`, `share`, `rows`."""
         import pandas as pd
 
-        request_counts = np.arange(
+        counts = np.arange(
             int(max(silence.requests.max() for silence in self.policies.values())) + 1
         )
         policy_frames = []
         for policy, silent_after in self._after().items():
             silent_shares = np.searchsorted(
-                silent_after[~np.isnan(silent_after)], request_counts, side="right"
+                silent_after[~np.isnan(silent_after)], counts, side="right"
             ) / len(silent_after)
             policy_frames.append(
                 pd.DataFrame(
                     {
                         "policy": policy,
-                        "requests": request_counts,
+                        "requests": counts,
                         "share": silent_shares,
                         "rows": len(silent_after),
                     }
@@ -476,10 +474,8 @@ class SilenceDisplay(Display):
             }
             for policy, policy_requests in silent_after.items()
         ]
-        summary_facts = [
+        facts = [
             (policy, f"{policy_requests.notna().sum()} silent")
             for policy, policy_requests in silent_after.items()
         ]
-        return Summary(
-            summary_facts, spaced_rows(table_rows), title=self.name or "time until silence"
-        )
+        return Summary(facts, spaced_rows(table_rows), title=self.name or "time until silence")

@@ -160,10 +160,10 @@ class FrontierDisplay(FrameDisplay):
         reward_rows = self.rows.reindex(
             columns=["policy", "reward", "reward_low", "reward_high", "spend"]
         )
-        table_columns = {
+        columns = {
             "policy": reward_rows["policy"],
             "reward": estimate_cells(reward_rows, "reward", "reward_"),
             "spend": reward_rows["spend"],
         }
-        summary_facts = [("questions", f"{self.questions:,}"), ("spend in", self.unit)]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "frontier")
+        facts = [("questions", f"{self.questions:,}"), ("spend in", self.unit)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "frontier")

@@ -232,9 +232,9 @@ class ThresholdSweepDisplay(FrameDisplay):
         )
 
     def _summary(self) -> Summary:
-        table_columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
+        columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
         for rate in self.rates:
-            table_columns[canvas.rate_label(rate)] = rate_cells(self.rows, rate, f"{rate}_")
+            columns[canvas.rate_label(rate)] = rate_cells(self.rows, rate, f"{rate}_")
         facts = [
             ("threshold", self.name or self.threshold),
             ("interval", _exact_interval_text(self.level)),
@@ -244,7 +244,7 @@ class ThresholdSweepDisplay(FrameDisplay):
             for rate, denominator in self.share_of.items()
         ]
         facts += _certificate_facts(self.certificate)
-        return Summary(facts, spaced_rows(table_columns))
+        return Summary(facts, spaced_rows(columns))
 
 
 def _exact_interval_text(level: float) -> str:
@@ -257,11 +257,11 @@ def _certificate_facts(certificate: Certificate | None) -> list[tuple[str, str]]
 
 def _certified_text(certificate: Certificate) -> str:
     """Certified threshold and promise, or that there is none, for a legend."""
-    confidence_text = f"{100 * (1 - certificate.delta):g} % confidence"
+    text = f"{100 * (1 - certificate.delta):g} % confidence"
     if certificate.threshold is None:
-        return f"nothing certified at {confidence_text}"
+        return f"nothing certified at {text}"
     promised_risk = f"{100 * certificate.promises[0].alpha:g} %"
-    return f"certified at {certificate.threshold:.4g}: risk ≤ {promised_risk} at {confidence_text}"
+    return f"certified at {certificate.threshold:.4g}: risk ≤ {promised_risk} at {text}"
 
 
 @dataclass(eq=False, repr=False)
@@ -343,9 +343,9 @@ class OutcomeTableDisplay(Display):
         )
 
     def _draw(self, style: Style) -> list[Any]:
-        title_parts = (canvas.literal_text(self.name_ or ""), " ".join(map(" ".join, self._paid)))
+        parts = (canvas.literal_text(self.name_ or ""), " ".join(map(" ".join, self._paid)))
         matrix_style: Style = {
-            "title": ", ".join(filter(None, title_parts)),
+            "title": ", ".join(filter(None, parts)),
             "interval": self.interval,
         }
         figures.confusion_matrix(
@@ -357,8 +357,8 @@ class OutcomeTableDisplay(Display):
     def _paid(self) -> list[tuple[str, str]]:
         if self.cost is None:
             return []
-        interval_text = "({:.3f} to {:.3f})".format(*self.cost_interval)
-        return [("expected cost", f"{self.expected_cost:.3f} a case {interval_text}")]
+        text = "({:.3f} to {:.3f})".format(*self.cost_interval)
+        return [("expected cost", f"{self.expected_cost:.3f} a case {text}")]
 
     def frame(self) -> pd.DataFrame:
         """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
@@ -391,19 +391,15 @@ class OutcomeTableDisplay(Display):
 
     def _summary(self) -> Summary:
         cell_frame = self.frame()
-        table_columns: dict[str, Any] = dict(cell_frame[["label", "decision"]])
-        table_columns["share of the label"] = rate_cells(cell_frame, "share")
-        table_columns |= {
-            column_name: cell_frame[column_name]
-            for column_name in ("wrong", "cost")
-            if column_name in cell_frame
-        }
-        summary_facts = [
+        columns: dict[str, Any] = dict(cell_frame[["label", "decision"]])
+        columns["share of the label"] = rate_cells(cell_frame, "share")
+        columns |= {name: cell_frame[name] for name in ("wrong", "cost") if name in cell_frame}
+        facts = [
             ("cases", f"{self.counts.sum():,}"),
             ("interval", _exact_interval_text(self.level)),
         ]
         title = self.name or "label × decision"
-        return Summary([*summary_facts, *self._paid], spaced_rows(table_columns), title=title)
+        return Summary([*facts, *self._paid], spaced_rows(columns), title=title)
 
 
 def _share_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> FloatArray:
@@ -460,12 +456,12 @@ def _gate_steps(
 def _check_gate(certificate: Certificate | None) -> None:
     """Refuse a certificate of policies: that of one gate has a threshold and promises its risk."""
     if certificate is not None:
-        promise_names = {promise.name for promise in certificate.promises}
-        is_gate = promise_names <= {"risk"} and not isinstance(certificate.chosen, str)
+        names = {promise.name for promise in certificate.promises}
+        is_gate = names <= {"risk"} and not isinstance(certificate.chosen, str)
         check(
             is_gate,
             "certificate must be of one gate, as certify.certify makes it",
-            f"that of {certificate.chosen or ', '.join(promise_names)}",
+            f"that of {certificate.chosen or ', '.join(names)}",
         )
 
 
@@ -585,11 +581,11 @@ class ReliabilityDisplay(Display):
     def _measures(self) -> list[tuple[str, str]]:
         """ECE, smooth ECE with its bandwidth, Brier score with its parts."""
         (smooth_error, bandwidth), brier = self.smooth_ece, self.brier
-        brier_text = f"MCB {brier.mcb:.3f} − DSC {brier.dsc:.3f} + UNC {brier.unc:.3f}"
+        text = f"MCB {brier.mcb:.3f} − DSC {brier.dsc:.3f} + UNC {brier.unc:.3f}"
         return [
             ("ECE", f"{self.ece:.3f}"),
             ("smooth ECE", f"{smooth_error:.3f} (bandwidth {bandwidth:.3f})"),
-            ("Brier", f"{brier.score:.3f} = {brier_text}"),
+            ("Brier", f"{brier.score:.3f} = {text}"),
         ]
 
     def _draw(self, style: Style) -> list[Any]:
@@ -657,10 +653,10 @@ class ReliabilityDisplay(Display):
 
     def _summary(self) -> Summary:
         point_frame = self.frame()
-        table_columns: dict[str, Any] = dict(point_frame[["bin_low", "score"]])
-        table_columns["came true"] = rate_cells(point_frame)
-        summary_facts = [*self._measures, ("interval", _exact_interval_text(self.level))]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "scores")
+        columns: dict[str, Any] = dict(point_frame[["bin_low", "score"]])
+        columns["came true"] = rate_cells(point_frame)
+        facts = [*self._measures, ("interval", _exact_interval_text(self.level))]
+        return Summary(facts, spaced_rows(columns), title=self.name or "scores")
 
 
 def _weighed_curve(
@@ -704,8 +700,8 @@ def _curve_frame(
     """
     import pandas as pd
 
-    curve_columns = dict(zip(column_names, (curve.at, curve.x, curve.y), strict=True))
-    return pd.DataFrame(curve_columns | {"k": curve.k, "n": curve.n} | interval._asdict())
+    columns = dict(zip(column_names, (curve.at, curve.x, curve.y), strict=True))
+    return pd.DataFrame(columns | {"k": curve.k, "n": curve.n} | interval._asdict())
 
 
 @dataclass(eq=False, repr=False)
@@ -890,14 +886,14 @@ class RiskCoverageDisplay(Display):
 
     def _summary(self) -> Summary:
         step_frame = self.frame()
-        table_columns = {
+        columns = {
             "threshold": step_frame["threshold"],
             "coverage": percent_cells(step_frame["coverage"]),
         }
-        table_columns |= {"risk": rate_cells(step_frame, "risk")}
+        columns |= {"risk": rate_cells(step_frame, "risk")}
         summary_facts = [("cases", self._cases), *self._areas, ("band", self._interval_is)]
         summary_facts += _certificate_facts(self.certificate)
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "confidence")
+        return Summary(summary_facts, spaced_rows(columns), title=self.name or "confidence")
 
     @property
     def _interval_is(self) -> str:

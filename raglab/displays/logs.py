@@ -157,17 +157,15 @@ class ForestDisplay(FrameDisplay):
         return f"{100 * self.level:g} % interval"
 
     def _summary(self) -> Summary:
-        table_columns = {
+        columns = {
             "estimator": self._names,
             "value": estimate_cells(self.rows, "value"),
             "ESS": self.rows["ess"],
             "largest weight": self.rows["max_weight"],
             "status": self.rows["status"],
         }
-        summary_facts = [("true value", value_text(self.truth)), ("interval", self._interval_is)]
-        return Summary(
-            summary_facts, spaced_rows(table_columns), title=self.name or "off-policy estimates"
-        )
+        facts = [("true value", value_text(self.truth)), ("interval", self._interval_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "off-policy estimates")
 
 
 MEASURE_SPREAD = 0.5  # of a row, that the marks of its measures take
@@ -321,11 +319,9 @@ class RewardAuditDisplay(Display):
         }
         level_text = f"{100 * self.audit.settings['level']:g} % over resampled cases"
         # Policies first, since the comparison is what the audit says; the arms explain it.
-        summary_tables = spaced_rows(policy_columns) | {
-            "arms": spaced_rows(arm_columns).popitem()[1]
-        }
+        tables = spaced_rows(policy_columns) | {"arms": spaced_rows(arm_columns).popitem()[1]}
         title = self.name or "reward audit"
-        return Summary([("interval", level_text)], summary_tables, self.audit.notes, title)
+        return Summary([("interval", level_text)], tables, self.audit.notes, title)
 
 
 VERDICT_WORDS = {
@@ -436,9 +432,7 @@ class LiveRatesDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         newest_rows = self.rows[self.rows["until"] == self.rows["until"].max()]
-        table_columns: dict[str, Any] = dict(newest_rows[["rate", "source", "known", "unknown"]])
-        table_columns["share"] = estimate_cells(newest_rows, "estimate")
-        summary_facts = [
-            ("newest window", value_text(newest_rows["until"].iloc[0]), self._interval_is)
-        ]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "live rates")
+        columns: dict[str, Any] = dict(newest_rows[["rate", "source", "known", "unknown"]])
+        columns["share"] = estimate_cells(newest_rows, "estimate")
+        facts = [("newest window", value_text(newest_rows["until"].iloc[0]), self._interval_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "live rates")

@@ -137,18 +137,16 @@ class MixDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         cost_table = self.rows.pivot_table("cost", "policy", "share", sort=False, dropna=False)
-        table_columns: dict[str, Any] = {"policy": cost_table.index}
+        columns: dict[str, Any] = {"policy": cost_table.index}
         for share_index in range(0, OK_SHARE_POINTS, 4):
-            table_columns[f"{2.5 * share_index:.0f} % ok"] = cost_table.iloc[:, share_index]
-        summary_facts = [("labelled cases", f"{self.cases:,}")]
+            columns[f"{2.5 * share_index:.0f} % ok"] = cost_table.iloc[:, share_index]
+        facts = [("labelled cases", f"{self.cases:,}")]
         crossing_notes = [] if self.crossing is None else [self.crossing.says(self.subject)]
         title = self.name or "expected cost by share of ok"
-        return Summary(summary_facts, spaced_rows(table_columns), crossing_notes, title)
+        return Summary(facts, spaced_rows(columns), crossing_notes, title)
 
     @property
     def caption(self) -> str:
         """What is drawn, and the crossing in words."""
-        crossing_text = "" if self.crossing is None else f" {self.crossing.says(self.subject)}"
-        return (
-            f"{self.name or 'traffic mix'}: expected cost of a case by share of ok.{crossing_text}"
-        )
+        text = "" if self.crossing is None else f" {self.crossing.says(self.subject)}"
+        return f"{self.name or 'traffic mix'}: expected cost of a case by share of ok.{text}"

@@ -122,9 +122,9 @@ class MonitorDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         last_rows = self.rows.groupby("promise", sort=False).tail(1)
-        summary_facts = [
+        facts = [
             tuple(map(str, verdict_row))
             for verdict_row in last_rows[["promise", "verdict"]].to_numpy()
         ]
-        table_columns = dict(last_rows[["promise", "alpha", "rate", "labelled", "verdict"]])
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "monitor")
+        columns = dict(last_rows[["promise", "alpha", "rate", "labelled", "verdict"]])
+        return Summary(facts, spaced_rows(columns), title=self.name or "monitor")

@@ -73,8 +73,8 @@ class SignalAuditDisplay(Display):
     @property
     def _rows(self) -> pd.DataFrame:
         """Signals that some case has, in the order of the audit."""
-        audit_table = self.audit.table
-        return audit_table[audit_table["n"] > 0].reset_index(drop=True)
+        table = self.audit.table
+        return table[table["n"] > 0].reset_index(drop=True)
 
     @property
     def _costed(self) -> bool:
@@ -137,17 +137,13 @@ class SignalAuditDisplay(Display):
 
     def _summary(self) -> Summary:
         signal_rows = self._rows
-        table_columns: dict[str, Any] = dict(signal_rows[["signal", "direction"]])
+        columns: dict[str, Any] = dict(signal_rows[["signal", "direction"]])
         measures = (WORTH_MEASURES if self._costed else {}) | AUROC_MEASURES
         for measure, column_head in measures.items():
             number_sign = "+" if measure in WORTH_MEASURES else ""
-            table_columns[column_head] = estimate_cells(
-                signal_rows, measure, f"{measure}_", number_sign
-            )
-        table_columns |= dict(signal_rows[["nearest", "rank_correlation"]])
-        table_columns |= {"missing": percent_cells(signal_rows["missing"]), "ms": signal_rows["ms"]}
-        summary_facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
+            columns[column_head] = estimate_cells(signal_rows, measure, f"{measure}_", number_sign)
+        columns |= dict(signal_rows[["nearest", "rank_correlation"]])
+        columns |= {"missing": percent_cells(signal_rows["missing"]), "ms": signal_rows["ms"]}
+        facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
         title = self.name or "what each signal is worth"
-        return Summary(
-            summary_facts, spaced_rows(table_columns, len(signal_rows)), self.audit.notes, title
-        )
+        return Summary(facts, spaced_rows(columns, len(signal_rows)), self.audit.notes, title)

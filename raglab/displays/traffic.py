@@ -193,9 +193,9 @@ class ReviewDisplay(Display):
         Steps of the thresholds, then days, with `panel` as the first column.
         """
         gates = self.review.gates
-        step_rows = gates[gates["path"].isin(self.paths)]
+        rows = gates[gates["path"].isin(self.paths)]
         panel_frames = [
-            step_rows.assign(panel=step_rows["path"]).drop(columns="path"),
+            rows.assign(panel=rows["path"]).drop(columns="path"),
             self.review.days.assign(panel="days"),
         ]
         return joined_panels([panel_frame for panel_frame in panel_frames if len(panel_frame)])
@@ -203,13 +203,13 @@ class ReviewDisplay(Display):
     def _summary(self) -> Summary:
         threshold_rows = self.review.thresholds
         threshold_rows = threshold_rows[threshold_rows["path"].isin(self.paths)]
-        column_names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
-        summary_facts = [
+        names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
+        facts = [
             ("requests", f"{self.review.n:,}"),
             ("thresholds drawn", f"{len(self.paths)} of {len(self.review.curves)}"),
         ]
         return Summary(
-            summary_facts,
-            spaced_rows(dict(threshold_rows[column_names])),
+            facts,
+            spaced_rows(dict(threshold_rows[names])),
             title=self.name or "traffic",
         )

@@ -60,12 +60,10 @@ class TraceComparisonDisplay(Display):
         Example:
           `TraceComparisonDisplay.from_comparison(compare_traces(trace, new, policy=policy))`.
         """
-        signal_rows = comparison.signals
-        threshold_paths = signal_rows["path"].tolist() if len(signal_rows) else []
+        rows = comparison.signals
+        threshold_paths = rows["path"].tolist() if len(rows) else []
         if path is None and threshold_paths:
-            pass_rate_changes = (
-                (signal_rows["passes_new"] - signal_rows["passes_old"]).abs().fillna(0.0)
-            )
+            pass_rate_changes = (rows["passes_new"] - rows["passes_old"]).abs().fillna(0.0)
             path = threshold_paths[int(np.argmax(pass_rate_changes))]
         check(
             path in threshold_paths,
@@ -87,11 +85,11 @@ class TraceComparisonDisplay(Display):
         )
         panel_title = canvas.literal_text(self.name_ or "decisions", canvas.LONGEST_TITLE)
         confusion_matrix(decision_counts, axes, title=panel_title)
-        for cell_index, cell_text in enumerate(axes.texts):
+        for cell_index, text in enumerate(axes.texts):
             n_correct = correct_counts.flat[cell_index]
             n_incorrect = incorrect_counts.flat[cell_index]
             if n_correct or n_incorrect:
-                cell_text.set_text(f"{cell_text.get_text()}\n+{n_correct} −{n_incorrect}")
+                text.set_text(f"{text.get_text()}\n+{n_correct} −{n_incorrect}")
         axes.set(
             xlabel="new decision (cases, % of the row; + become correct, − incorrect)",
             ylabel="old decision (cases)",
@@ -171,10 +169,10 @@ class TraceComparisonDisplay(Display):
     def _summary(self) -> Summary:
         decision_rows = self.comparison.decisions
         decision_rows = decision_rows[decision_rows["n"] > 0]
-        summary_facts = [("questions", f"{decision_rows['n'].sum():,}"), ("scores", self.path)]
-        column_names = ["before", "after", "n", "becomes_correct", "becomes_incorrect"]
+        facts = [("questions", f"{decision_rows['n'].sum():,}"), ("scores", self.path)]
+        names = ["before", "after", "n", "becomes_correct", "becomes_incorrect"]
         return Summary(
-            summary_facts,
-            spaced_rows(dict(decision_rows[column_names])),
+            facts,
+            spaced_rows(dict(decision_rows[names])),
             title=self.name or "upgrade",
         )

@@ -84,7 +84,7 @@ class DecisionModel(NamedTuple):
             del field_values["groups"]
         return (
             f"{type(self).__name__}("
-            f"{', '.join(f'{field_name}={value!r}' for field_name, value in field_values.items())})"
+            f"{', '.join(f'{name}={value!r}' for name, value in field_values.items())})"
         )
 
     def group_values(self, cases: Sequence[Case]) -> tuple[str, ...] | None:
@@ -156,9 +156,7 @@ def action_costs(matrix: FloatArray, ratio: Floats = 1.0) -> ActionCosts:
         case_label, _, case_outcome = path.partition(".")
         return matrix[..., LABELS.index(case_label), OUTCOMES.index(case_outcome)]
 
-    return ActionCosts(
-        **{cost_name: entry(path) for cost_name, path in COST_PATHS.items()}, ratio=ratio
-    )
+    return ActionCosts(**{name: entry(path) for name, path in COST_PATHS.items()}, ratio=ratio)
 
 
 def class_logits(

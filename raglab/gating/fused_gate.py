@@ -56,8 +56,8 @@ class Model(NamedTuple):
     parts: tuple[Part, ...]
 
     def __repr__(self) -> str:
-        part_names = short(", ".join(part.signal for part in self.parts), 120)
-        return f"Model(bias {self.bias:.3g}, {len(self.parts)} parts: {part_names})"
+        names = short(", ".join(part.signal for part in self.parts), 120)
+        return f"Model(bias {self.bias:.3g}, {len(self.parts)} parts: {names})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what each signal adds at least and at most, the widest first."""
@@ -102,9 +102,9 @@ def logit_contributions(
     signals = float_array(signals, "signals")
     contributions = np.empty((len(model.parts), *signals.shape[1:]))
     for part_index, part in enumerate(model.parts):
-        signal_values = signals[names.index(part.signal)]
+        values = signals[names.index(part.signal)]
         contributions[part_index] = np.interp(
-            np.where(np.isnan(signal_values), -np.inf, signal_values), part.x, part.y
+            np.where(np.isnan(values), -np.inf, values), part.x, part.y
         )
     return contributions
 
@@ -276,10 +276,10 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
       ValueError: the slope is not positive.
     """
     if not slope > 0.0:
-        slope_reason = "the model ranks against the labels on cases it did not see"
+        reason = "the model ranks against the labels on cases it did not see"
         refuse(
             "slope must be positive",
-            f"{slope:g}: {slope_reason}",
+            f"{slope:g}: {reason}",
             "label more cases, or keep to a single gate",
         )
     rescaled_parts = tuple(

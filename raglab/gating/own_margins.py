@@ -39,7 +39,7 @@ class OwnThresholds:
         """Thresholds of some of the policies."""
         return replace(
             self,
-            values=type(self.values)(*(threshold_column[keep] for threshold_column in self.values)),
+            values=type(self.values)(*(column[keep] for column in self.values)),
             on=self.on[keep],
         )
 

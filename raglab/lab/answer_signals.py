@@ -129,11 +129,11 @@ class ThresholdRates(NamedTuple):
 
     def at(self, threshold_index: int) -> ThresholdRates:
         """One of the thresholds."""
-        rate_counts: dict[str, Any] = {
-            field_name: int(getattr(self, field_name)[threshold_index])
-            for field_name in ("refused", "wrong", "answered")
+        counts: dict[str, Any] = {
+            name: int(getattr(self, name)[threshold_index])
+            for name in ("refused", "wrong", "answered")
         }
-        return self._replace(threshold=float(self.threshold[threshold_index]), **rate_counts)
+        return self._replace(threshold=float(self.threshold[threshold_index]), **counts)
 
 
 def threshold_rates(trace_signals: AnswerSignals, signal_name: str) -> ThresholdRates:

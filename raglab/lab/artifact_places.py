@@ -156,12 +156,12 @@ def check_database(store_uri: str) -> None:
             "SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"
         ):
             if entry_kind in {"trigger", "view"} and table_name in _WRITTEN_TABLES:
-                entry_text = shown_value(f"the {entry_kind} {entry_name} on {table_name}")
+                text = shown_value(f"the {entry_kind} {entry_name} on {table_name}")
                 raise input_error(
                     Where(str(database_file)),
                     "the tracking database must be as MLflow makes it",
                     OWN_FOLDER_REMEDY,
-                    entry_text,
+                    text,
                 )
 
 
@@ -207,10 +207,8 @@ def check_stored_places(store_uri: str, allowed_places: ArtifactPlaces) -> None:
 def table_names(connection: sqlite3.Connection) -> set[str]:
     """Names of the tables of a database."""
     return {
-        table_name
-        for (table_name,) in connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table'"
-        )
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
 
 

@@ -122,8 +122,8 @@ class BanditStudy(SearchStudy):
             ("trials", f"{len(self.trials):,}"),
             ("cases", ", ".join(size_texts).replace("_", " ")),
         ]
-        summary_tables = {"comparison": self.comparison, "trials": self.trials}
-        return Summary(facts, summary_tables, self.notes)
+        tables = {"comparison": self.comparison, "trials": self.trials}
+        return Summary(facts, tables, self.notes)
 
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work online.
@@ -567,9 +567,9 @@ def _best_play(
     Under a budget the best of those that keep it there, else the one that spends least.
     """
     ranked_plays = []
-    for trial_row in finalists(trial_table):
+    for row in finalists(trial_table):
         trial_play = problem.play(
-            {setting_name: trial_row[setting_name] for setting_name in problem.space}
+            {setting_name: row[setting_name] for setting_name in problem.space}
         )
         trial_outcome = problem.simulate(trial_play, run_settings)
         budget_excess = max(0.0, trial_outcome.excess.get("spend", 0.0))

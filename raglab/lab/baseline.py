@@ -169,22 +169,18 @@ class BaselineComparison(Result):
     @property
     def lost(self) -> tuple[str, ...]:
         """Tested measures of which something is lost."""
-        failing_rows = self.table["tested"] & (self.table["verdict"] == "lost")
-        return tuple(self.table.loc[failing_rows, "measure"])
+        rows = self.table["tested"] & (self.table["verdict"] == "lost")
+        return tuple(self.table.loc[rows, "measure"])
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know: that the policy is not all that differs."""
-        setting_names = ", ".join(self.settings["setting"])
-        return (
-            (f"{setting_names} differ: the difference is not of the policy alone.",)
-            if setting_names
-            else ()
-        )
+        names = ", ".join(self.settings["setting"])
+        return (f"{names} differ: the difference is not of the policy alone.",) if names else ()
 
     def _summary(self) -> Summary:
         loss_text = difference_text(*self.table.loc[0, ["loss", "low", "high"]])
-        summary_facts = [
+        facts = [
             ("before", self.before),
             ("after", self.after),
             ("verdict", f"lost in {', '.join(self.lost)}" if self.lost else "no loss shown"),
@@ -203,7 +199,7 @@ class BaselineComparison(Result):
             "changed cases": self.changed,
             "settings": self.settings,
         }
-        return Summary(summary_facts, summary_tables, self.notes, "Policy against a baseline")
+        return Summary(facts, summary_tables, self.notes, "Policy against a baseline")
 
 
 def compare_baselines(
@@ -388,17 +384,15 @@ def _losses(
 def _changed(paired_cases: Pairs, case_losses: FloatArray) -> pd.DataFrame:
     import pandas as pd
 
-    outcome_rows = [
+    rows = [
         (before_case.id, before_case.label, before_case.outcome, after_case.outcome)
         for before_case, after_case in paired_cases
     ]
-    changed_table = pd.DataFrame(
-        outcome_rows, columns=["case_id", "label", *BASELINE_SIDES]
-    ).assign(loss=case_losses)
-    changed_table = changed_table[changed_table["before"] != changed_table["after"]]
-    return changed_table.sort_values(
-        ["loss", "case_id"], ascending=[False, True], ignore_index=True
+    table = pd.DataFrame(rows, columns=["case_id", "label", *BASELINE_SIDES]).assign(
+        loss=case_losses
     )
+    table = table[table["before"] != table["after"]]
+    return table.sort_values(["loss", "case_id"], ascending=[False, True], ignore_index=True)
 
 
 def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
@@ -409,9 +403,9 @@ def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
             "documents": side_baseline.corpus_hash,
             "schema of traces": side_baseline.schema_version,
             **{
-                f"retrieval.{parameter_name}": parameter_value
-                for parameter_name, parameter_value in side_baseline.retrieval.items()
-                if parameter_name != "arms"
+                f"retrieval.{name}": value
+                for name, value in side_baseline.retrieval.items()
+                if name != "arms"
             },
         }
         for side_baseline in (before, after)

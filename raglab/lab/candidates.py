@@ -176,13 +176,13 @@ class Candidate:
 def count_cells(cells: CodeArray, case_weights: FloatArray | None = None) -> AnyArray:
     """Cases by cell, [..., 20], of the cell of each case, [..., Q], and of its weight, [Q]."""
     flat_cells = cells.reshape(-1, cells.shape[-1])
-    cell_counts = np.stack(
+    counts = np.stack(
         [
             np.bincount(policy_cells, case_weights, minlength=metrics.N_CELLS)
             for policy_cells in flat_cells
         ]
     )
-    return cell_counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
+    return counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
 
 
 def fixed_candidate(
@@ -293,20 +293,20 @@ class BoundCells(NamedTuple):
 
     def decide(self, threshold: float, held_out_cases: IntArray) -> CodeArray:
         """Cells of some cases under a threshold on `surer`; a missing value fires."""
-        decided_cells: CodeArray = np.where(
+        cells: CodeArray = np.where(
             self.surer[held_out_cases] >= threshold,
             self.answered[held_out_cases],
             self.fired[held_out_cases],
         )
-        return decided_cells
+        return cells
 
     def policy(self, threshold: float, cases: Cases) -> Policy:
         """Policy with that threshold on the signal, and everything else off."""
         bound_sign = 1.0 if self.end == "min" else -1.0
         signal_unit = cases.evidence.known.signal(self.signal).unit
-        bound_value = float(np.clip(bound_sign * threshold, signal_unit.low, signal_unit.high))
+        value = float(np.clip(bound_sign * threshold, signal_unit.low, signal_unit.high))
         signal_bound = {
-            self.end: _round_between(bound_value, bound_sign * self.surer),
+            self.end: _round_between(value, bound_sign * self.surer),
             "on_fire": self.on_fire,
         }
         return always_answer(cases.start).replace("signals", {self.signal: signal_bound})
@@ -406,11 +406,7 @@ RESOLVER_PATHS = ("gap.", "resolver.")
 
 def chain_paths(cases: Cases) -> list[str]:
     """Paths that the chain is searched along; where no case is ambiguous the resolver stays out."""
-    return [
-        setting_path
-        for setting_path in cases.space
-        if cases.can_ask or not setting_path.startswith(RESOLVER_PATHS)
-    ]
+    return [path for path in cases.space if cases.can_ask or not path.startswith(RESOLVER_PATHS)]
 
 
 def chain_candidate(
@@ -483,11 +479,9 @@ def rare_labels(cases: Cases) -> dict[str, int]:
 
     A model of them is not trusted (rule S6.8).
     """
-    label_counts = np.bincount(cases.label, minlength=len(Status)).tolist()
+    counts = np.bincount(cases.label, minlength=len(Status)).tolist()
     return {
-        status.name: label_counts[status]
-        for status in Status
-        if 0 < label_counts[status] < MIN_LABEL_CASES
+        status.name: counts[status] for status in Status if 0 < counts[status] < MIN_LABEL_CASES
     }
 
 
@@ -507,7 +501,7 @@ def can_fit(cases: Cases) -> bool:
     if min(least_training_counts(cases)) < MIN_KIND_CASES:
         return False
     own_signals = cases.decided.signals[
-        [signal_row for signal_row, signal in enumerate(cases.decided.known.rows) if signal.alone]
+        [row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]
     ]
     training_masks = (
         fold_numbers != fold_number
@@ -515,7 +509,7 @@ def can_fit(cases: Cases) -> bool:
         for fold_number in range(int(fold_numbers.max()) + 1)
     )
     return all(
-        any(tells_apart(signal_values[training_mask]) for signal_values in own_signals)
+        any(tells_apart(values[training_mask]) for values in own_signals)
         for training_mask in training_masks
     )
 
@@ -616,7 +610,7 @@ def ratio_steps(
         path_moves(evidence, policy, "decision.ratio", case_weights)
         for evidence in cost_fit.evidence
     ]
-    return sum_moves([moved_cells for _, moved_cells in repeat_moves], repeat_moves[0][0])
+    return sum_moves([cells for _, cells in repeat_moves], repeat_moves[0][0])
 
 
 def step_ratio(steps: StepCells, step_place: int) -> float:

@@ -37,8 +37,8 @@ def label_key(case: Case) -> tuple[Any, ...]:
     Equal where no order or repeat of sources and answers differs.
     """
     source_sets = (
-        tuple(sorted({*source_names}))
-        for source_names in (case.expect_sources, case.expect_sources_any, gold_answers(case))
+        tuple(sorted({*names}))
+        for names in (case.expect_sources, case.expect_sources_any, gold_answers(case))
     )
     return (case.expect_status, case.expect_option, case.min_sources, *source_sets)
 

@@ -68,12 +68,12 @@ class Retest(Result):
     basis: str = SOURCES
 
     def _summary(self) -> Summary:
-        summary_facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
-        summary_facts += [
+        facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
+        facts += [
             ("coverage", f"{self.coverage:.3f}"),
             ("over-ask", f"{self.over_ask:.3f}"),
         ]
-        return Summary([*summary_facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
+        return Summary([*facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
 
 
 @answered_traces("trace")

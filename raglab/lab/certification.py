@@ -340,10 +340,8 @@ def candidate_order(
         return TestOrder("holm", np.arange(len(candidates)))
     counts_on_pilot = pilot_counts(pilot, candidates, settings)
     size_ratio = cases.n_questions / len(pilot)
-    candidate_places = pilot_order(
-        counts_on_pilot.losses, settings.alphas, settings.level, size_ratio
-    )
-    return TestOrder("fixed_sequence", candidate_places, counts_on_pilot, size_ratio)
+    places = pilot_order(counts_on_pilot.losses, settings.alphas, settings.level, size_ratio)
+    return TestOrder("fixed_sequence", places, counts_on_pilot, size_ratio)
 
 
 def pilot_order(
@@ -362,11 +360,9 @@ def pilot_order(
 
     Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
     """
-    passing_rows = np.flatnonzero((rate_counts.at_best(size_ratio).p(alphas) <= delta).all(axis=1))
+    rows = np.flatnonzero((rate_counts.at_best(size_ratio).p(alphas) <= delta).all(axis=1))
     p_values = rate_counts.p(alphas).max(axis=1)
-    return passing_rows[
-        certify.pareto_order(p_values[passing_rows], -rate_counts.cost[passing_rows])
-    ]
+    return rows[certify.pareto_order(p_values[rows], -rate_counts.cost[rows])]
 
 
 # the tests
@@ -457,8 +453,8 @@ class Decided(NamedTuple):
         """
         if self.units is None or settings.traffic is None:
             return None
-        label_counts = metrics.label_counts(self.units[0, 0]) - self.failed
-        return settings.traffic.at_labels(label_counts).vertices(label_counts)
+        counts = metrics.label_counts(self.units[0, 0]) - self.failed
+        return settings.traffic.at_labels(counts).vertices(counts)
 
 
 def _certification(

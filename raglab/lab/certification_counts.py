@@ -267,14 +267,14 @@ class RateCounts(NamedTuple):
     @property
     def missing_answers(self) -> list[MissingAnswers]:
         """Recorded answers that each policy lacks."""
-        return [MissingAnswers(*answer_counts) for answer_counts in self.missing.tolist()]
+        return [MissingAnswers(*counts) for counts in self.missing.tolist()]
 
     def subset(self, places: IntArray) -> RateCounts:
         """Counts of some policies, in the order given."""
         mix_test = self.mix and self.mix._replace(cells=self.mix.cells[places])
         return self._replace(
             mix=mix_test,
-            **{field_name: getattr(self, field_name)[places] for field_name in POLICY_FIELDS},
+            **{name: getattr(self, name)[places] for name in POLICY_FIELDS},
         )
 
     def at_best(self, size_ratio: float) -> RateCounts:
@@ -352,8 +352,8 @@ class RateCounts(NamedTuple):
 
     def of_cell(self, undecided: int) -> RateCounts:
         """What one case of each cell loses and counts, [20]; undecided: the cell they count as."""
-        settled_cells = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), undecided)
-        return counted_losses(settled_cells, self.names, self.costs)
+        cells = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), undecided)
+        return counted_losses(cells, self.names, self.costs)
 
 
 def counted_losses(
@@ -413,10 +413,10 @@ def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str |
     n_failed = failed_count(trace)
     if not n_failed:
         return decision_tally
-    failed_cells = decision_tally.cells + n_failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
-    n_answered = metrics.rate_counts(failed_cells)[:, metrics.COUNTS.index("answered")]
+    cells = decision_tally.cells + n_failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
+    n_answered = metrics.rate_counts(cells)[:, metrics.COUNTS.index("answered")]
     missing_counts = np.stack([decision_tally.missing[:, 0] + n_failed, n_answered], axis=1)
-    return decision_tally._replace(cells=failed_cells, missing=missing_counts)
+    return decision_tally._replace(cells=cells, missing=missing_counts)
 
 
 class Repeats(NamedTuple):

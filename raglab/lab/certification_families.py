@@ -108,7 +108,7 @@ def observed_values(
     thresholds = policy_thresholds([policy])
     values_by_path = (breakpoints(evidence, thresholds, path) for path in paths)
     # Which zero is met first must not decide its sign.
-    return [np.unique(path_values[~np.isnan(path_values)] + 0.0) for path_values in values_by_path]
+    return [np.unique(values[~np.isnan(values)] + 0.0) for values in values_by_path]
 
 
 def declared_family(policy: Policy, off_gates: Collection[str] = ()) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def _crosses(policy: Policy, path_values: Mapping[str, Any]) -> bool:
     for signal_section in {
         path.rpartition(".")[0] for path in path_values if path.startswith(SIGNALS)
     }:
-        bound_paths = (f"{signal_section}.{bound_name}" for bound_name in ("min", "max"))
+        bound_paths = (f"{signal_section}.{name}" for name in ("min", "max"))
         lower_bound, upper_bound = (
             path_values.get(bound_path, policy.value(bound_path)) for bound_path in bound_paths
         )

@@ -84,7 +84,7 @@ class Comparison(Result):
         cost_text = f"{difference_text(*cost_difference)}, p = {cost_p:.3g}"
         if self.in_sample:
             cost_text = f"{cost_difference[0]:+.3f}, {self.in_sample}"
-        summary_facts = [
+        facts = [
             ("a", self.a),
             ("b", self.b),
             ("cost of b less a", cost_text),
@@ -98,7 +98,7 @@ class Comparison(Result):
             ),
         ]
         return Summary(
-            summary_facts, {"b less a": self.table.drop(columns="p"), "changed cases": self.changed}
+            facts, {"b less a": self.table.drop(columns="p"), "changed cases": self.changed}
         )
 
 

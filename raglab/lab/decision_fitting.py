@@ -83,11 +83,9 @@ class DecisionCases(NamedTuple):
 
     def rows(self, case_selection: AnyArray) -> DecisionCases:
         """The same of some cases."""
-        case_groups = None if self.groups is None else self.groups.rows(case_selection)
-        chosen_arrays = {
-            column_name: column[..., case_selection] for column_name, column in self.arrays.items()
-        }
-        return self._replace(groups=case_groups, **chosen_arrays)
+        groups = None if self.groups is None else self.groups.rows(case_selection)
+        chosen_arrays = {name: column[..., case_selection] for name, column in self.arrays.items()}
+        return self._replace(groups=groups, **chosen_arrays)
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -107,10 +105,8 @@ class DecisionCases(NamedTuple):
     @property
     def shares(self) -> FloatArray:
         """Share of each label, [3]."""
-        label_weights = np.bincount(
-            np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status)
-        )
-        return label_weights / label_weights.sum()
+        weights = np.bincount(np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status))
+        return weights / weights.sum()
 
 
 def decision_cases(evidence: Evidence) -> DecisionCases:
@@ -156,11 +152,11 @@ def check_kinds(
     Raises:
       ValueError: too few.
     """
-    kind_counts = int(is_kind.sum()), int((~is_kind).sum())
-    if min(kind_counts) < min_cases:
+    counts = int(is_kind.sum()), int((~is_kind).sum())
+    if min(counts) < min_cases:
         message = (
             f"{fit_phrase} at least {min_cases} {kind_phrase} and {min_cases} others, got "
-            f"{kind_counts[0]} and {kind_counts[1]}; "
+            f"{counts[0]} and {counts[1]}; "
             "label more."
         )
         raise ValueError(message)
@@ -190,7 +186,7 @@ def direction_notes(cases: DecisionCases, interval_level: float = 0.95) -> list[
 def scored_cases(cases: DecisionCases, case_scores: FloatArray) -> ScoredCases:
     """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
     is_right, is_ambiguous = (
-        cases.classes == OUTCOME_CLASSES.index(class_name) for class_name in ("right", "ambiguous")
+        cases.classes == OUTCOME_CLASSES.index(name) for name in ("right", "ambiguous")
     )
     return ScoredCases(case_scores, is_right, is_ambiguous)
 
@@ -258,8 +254,8 @@ class FittedModel:
 
     def probabilities(self, signals: FloatArray) -> FloatArray:
         """Class probabilities by the common model, [4, Q], of signals [S, Q] in `known` order."""
-        signal_rows = signals[[self.known.place(signal_name) for signal_name in self.names]]
-        x = scaled_signals(signal_rows, self.center, self.scale)
+        rows = signals[[self.known.place(signal_name) for signal_name in self.names]]
+        x = scaled_signals(rows, self.center, self.scale)
         class_logits = x @ self.weights.T + self.bias
         return np.exp(log_softmax(class_logits)).T
 
@@ -424,10 +420,8 @@ def _asked_right(cases: DecisionCases) -> float:
     is_askable = (cases.classes == OUTCOME_CLASSES.index("ambiguous")) & cases.can_ask
     if not is_askable.any():
         return 0.0
-    case_weights = cases.weights[is_askable]
-    return float(
-        (case_weights @ cases.options_right[is_askable] + 1.0) / (case_weights.sum() + 2.0)
-    )
+    weights = cases.weights[is_askable]
+    return float((weights @ cases.options_right[is_askable] + 1.0) / (weights.sum() + 2.0))
 
 
 def _choose_strength(
@@ -819,8 +813,8 @@ def fold_cells(
       part_with_fold: the part and the fold of each of its cases.
       blind_policies: a policy a fold, with its model.
     """
-    trace_part, case_fold = part_with_fold
-    trace = trace_part.loaded()
+    part, case_fold = part_with_fold
+    trace = part.loaded()
     evidence = measured_tables(trace, policies[0], arm).evidence
     cells_by_policy = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     for held_fold in np.unique(case_fold).tolist():
@@ -974,11 +968,11 @@ def _warn_of_unjudged(classes: IntArray, case_fold: IntArray) -> None:
     """
     judged_mask = is_judged(classes, case_fold)
     is_right = classes == OUTCOME_CLASSES.index("right")
-    kind_counts = [int((judged_mask & kind_mask).sum()) for kind_mask in (is_right, ~is_right)]
-    if not min(kind_counts):
+    counts = [int((judged_mask & kind_mask).sum()) for kind_mask in (is_right, ~is_right)]
+    if not min(counts):
         message = (
             "groups must leave cases that would be answered right, and others, on both sides of a "
-            f"fold, got {kind_counts[0]} and {kind_counts[1]} that can be judged."
+            f"fold, got {counts[0]} and {counts[1]} that can be judged."
         )
         raise ValueError(message)
     if n_unjudged := int((~judged_mask).sum()):

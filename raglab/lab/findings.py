@@ -92,10 +92,10 @@ LONGEST_POLICY_NAME = 60  # characters of a name in a sentence
 
 def notes_of(findings: pd.DataFrame) -> tuple[str, ...]:
     """Sentences for the reader: use, shown and missing, then the first further that apply."""
-    finding_texts = findings["text"][findings["applies"]]
+    texts = findings["text"][findings["applies"]]
     return (
-        *finding_texts[finding_texts.index < FIRST_FINDINGS],
-        *finding_texts[finding_texts.index >= FIRST_FINDINGS][:FURTHER_FINDINGS],
+        *texts[texts.index < FIRST_FINDINGS],
+        *texts[texts.index >= FIRST_FINDINGS][:FURTHER_FINDINGS],
     )
 
 
@@ -298,17 +298,14 @@ def findings_frame(finding_texts: Mapping[str, str]) -> pd.DataFrame:
     """Rows of findings, of a sentence by key; '' where it does not apply."""
     import pandas as pd
 
-    finding_rows = [
-        (finding_key, bool(finding_text), finding_text)
-        for finding_key, finding_text in finding_texts.items()
-    ]
-    return pd.DataFrame(finding_rows, columns=["key", "applies", "text"])
+    rows = [(key, bool(finding_text), finding_text) for key, finding_text in finding_texts.items()]
+    return pd.DataFrame(rows, columns=["key", "applies", "text"])
 
 
 def _selected_text(result: StudyResult) -> str:
     """What was selected by its name; of a single threshold by its signal and value as well."""
-    bound_words = f": {bound_text(result.policy)}" if result.selected == THRESHOLD_RECIPE else ""
-    return f"the selected policy ({joined([result.selected])}{bound_words})"
+    words = f": {bound_text(result.policy)}" if result.selected == THRESHOLD_RECIPE else ""
+    return f"the selected policy ({joined([result.selected])}{words})"
 
 
 def _rivals_text(result: StudyResult) -> str:
@@ -367,13 +364,10 @@ def _answers_text(lacking_answers: Mapping[str, MissingAnswers]) -> str:
         return ""
     policy_name, first_missing = next(iter(lacking_answers.items()))
     further_words = [f"{len(lacking_answers) - 1} more policies"] * (len(lacking_answers) > 1)
-    policies_text = joined(
+    text = joined(
         [f"{policy_name} ({first_missing.k:,} of {first_missing.n:,} missing)", *further_words]
     )
-    return (
-        f"Not compared for lack of recorded answers: {policies_text}. "
-        "raglab.record_answers adds them."
-    )
+    return f"Not compared for lack of recorded answers: {text}. raglab.record_answers adds them."
 
 
 def _cases_text(result: StudyResult) -> str:

@@ -89,17 +89,15 @@ def draw_fresh_tables(world: Table, rounds: int, replications: int, seed: int) -
     n_cases = len(world.mask)
     n_tables = max(2, replications // (2 * TWINS))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(FRESH_BLOCK, TABLE_STREAM)))
-    table_rows = np.sort(rng.integers(n_cases, size=(2, n_tables, n_cases)), axis=-1)
+    rows = np.sort(rng.integers(n_cases, size=(2, n_tables, n_cases)), axis=-1)
     drawn_places = rng.integers(n_cases, size=(rounds, 2, n_tables, TWINS))
     if world.order == "given":
         drawn_places.sort(axis=0)
     # Equal arms: each row is taken from any of the copies in which its open arms have different
     # values.
-    table_rows[0] += n_cases * rng.integers(world.mask.sum(axis=1)[table_rows[0]])
-    drawn_cases = table_rows[
-        np.arange(2)[:, None, None], np.arange(n_tables)[:, None], drawn_places
-    ]
-    return FreshTables(table_rows, drawn_cases.reshape(rounds, -1).astype(np.int32))
+    rows[0] += n_cases * rng.integers(world.mask.sum(axis=1)[rows[0]])
+    drawn_cases = rows[np.arange(2)[:, None, None], np.arange(n_tables)[:, None], drawn_places]
+    return FreshTables(rows, drawn_cases.reshape(rounds, -1).astype(np.int32))
 
 
 def by_turns(world: Table) -> Table:

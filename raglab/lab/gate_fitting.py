@@ -86,19 +86,14 @@ class FittedGate(Result):
     def _summary(self) -> Summary:
         import pandas as pd
 
-        summary_facts = [
+        facts = [
             ("policy", self.policy.policy_id),
             ("answers at", f"{self.policy.fused.min_fused:g} or more"),
             ("cases", f"{len(self.p):,}"),
         ]
-        part_rows = [
-            (model_part.signal, min(model_part.y), max(model_part.y))
-            for model_part in self.model.parts
-        ]
-        logit_range = pd.DataFrame(part_rows, columns=["signal", "least", "most"])
-        return Summary(
-            summary_facts, {"calibration": self.quality, "added to the logit": logit_range}
-        )
+        rows = [(part.signal, min(part.y), max(part.y)) for part in self.model.parts]
+        logit_range = pd.DataFrame(rows, columns=["signal", "least", "most"])
+        return Summary(facts, {"calibration": self.quality, "added to the logit": logit_range})
 
 
 def case_signals(
@@ -122,9 +117,9 @@ def case_signals(
     shard_signals = list(
         each_shard(shard_case_signals, trace, policy, arm, directions, what="measure")
     )
-    answer_right = np.concatenate([shard_part.right for shard_part in shard_signals])
+    answer_right = np.concatenate([part.right for part in shard_signals])
     return Signals(
-        np.concatenate([shard_part.score for shard_part in shard_signals], axis=1),
+        np.concatenate([part.score for part in shard_signals], axis=1),
         answer_right,
         shard_signals[0].names,
     )
@@ -506,20 +501,18 @@ def _quality(is_right: BoolArray, in_sample: FloatArray, cross_fitted: FloatArra
     """Calibration of the probabilities in sample, which flatters, and cross-fitted."""
     import pandas as pd
 
-    quality_rows = []
+    rows = []
     for sample_name, p_correct in (("in sample", in_sample), ("cross-fitted", cross_fitted)):
         brier_parts = calibration.brier_decomposition(is_right, p_correct)
-        error_columns = (
+        columns = (
             calibration.ece(is_right, p_correct),
             calibration.smooth_ece(is_right, p_correct),
             brier_parts.score,
         )
         score_parts = (brier_parts.mcb, brier_parts.dsc, brier_parts.unc)
-        quality_rows.append(
-            (sample_name, *error_columns, *score_parts, metrics.aurc(is_right, p_correct))
-        )
+        rows.append((sample_name, *columns, *score_parts, metrics.aurc(is_right, p_correct)))
     column_names = ["probabilities", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC", "AURC"]
-    return pd.DataFrame(quality_rows, columns=column_names)
+    return pd.DataFrame(rows, columns=column_names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -535,11 +528,11 @@ class CalibratedAnswers(Result):
 
     def _summary(self) -> Summary:
         n_right = int(self.outcomes["right"].sum())
-        summary_facts = [
+        facts = [
             ("policy", self.policy.policy_id),
             ("right", f"{n_right:,} of {len(self.outcomes):,}"),
         ]
-        return Summary(summary_facts, {"answers": self.outcomes})
+        return Summary(facts, {"answers": self.outcomes})
 
 
 @answered_traces("trace")

@@ -37,10 +37,10 @@ class CaseGroups(NamedTuple):
 
     def counts(self) -> dict[str, int]:
         """Cases of each group that is named, by name."""
-        group_names, group_counts = np.unique(self.names, return_counts=True)
+        group_names, counts = np.unique(self.names, return_counts=True)
         return {
             str(group_name): int(n_cases)
-            for group_name, n_cases in zip(group_names, group_counts, strict=True)
+            for group_name, n_cases in zip(group_names, counts, strict=True)
             if group_name != UNKNOWN_GROUP
         }
 
@@ -85,12 +85,12 @@ def group_sentences(case_groups: CaseGroups, biased_groups: Collection[str]) -> 
       case_groups: of the cases that were fitted on.
       biased_groups: groups that have a bias.
     """
-    group_counts = case_groups.counts()
-    n_common = len(group_counts) - len(biased_groups)
-    n_unnamed = len(case_groups.names) - sum(group_counts.values())
+    counts = case_groups.counts()
+    n_common = len(counts) - len(biased_groups)
+    n_unnamed = len(case_groups.names) - sum(counts.values())
     if n_common or n_unnamed:
         yield (
-            f"{n_common} of {len(group_counts)} groups of {case_groups.attribute} follow the "
+            f"{n_common} of {len(counts)} groups of {case_groups.attribute} follow the "
             "common policy (a "
             f"bias takes {MIN_GROUP_CASES} labelled cases and a difference), as {n_unnamed} cases "
             "that state none."

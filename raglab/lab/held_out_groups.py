@@ -155,11 +155,9 @@ def is_judged(kind_numbers: AnyArray, case_fold: IntArray) -> BoolArray:
       [True, False, True]
     """
     case_kinds = kind_numbers.astype(np.int64)
-    kind_counts = np.zeros((int(case_fold.max()) + 1, int(case_kinds.max()) + 1), dtype=np.int64)
-    np.add.at(kind_counts, (case_fold, case_kinds), 1)
-    is_elsewhere: BoolArray = (
-        kind_counts[case_fold, case_kinds] < kind_counts.sum(axis=0)[case_kinds]
-    )
+    counts = np.zeros((int(case_fold.max()) + 1, int(case_kinds.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (case_fold, case_kinds), 1)
+    is_elsewhere: BoolArray = counts[case_fold, case_kinds] < counts.sum(axis=0)[case_kinds]
     return is_elsewhere
 
 
@@ -171,13 +169,13 @@ def held_sentences(held_out: HeldGroups, n_folds: int) -> Iterator[str]:
     Args:
       n_folds: as stated.
     """
-    group_counts = np.bincount(held_out.number)
-    largest_group = int(group_counts.argmax())
-    if len(group_counts) < n_folds:
-        yield f"{len(group_counts)} groups give {len(group_counts)} folds instead of {n_folds}."
-    if 2 * group_counts[largest_group] > group_counts.sum():
+    counts = np.bincount(held_out.number)
+    largest_group = int(counts.argmax())
+    if len(counts) < n_folds:
+        yield f"{len(counts)} groups give {len(counts)} folds instead of {n_folds}."
+    if 2 * counts[largest_group] > counts.sum():
         yield visible(
-            f"The group {held_out.names[largest_group]!r} holds {group_counts[largest_group]} of "
-            f"{group_counts.sum()} cases: most "
+            f"The group {held_out.names[largest_group]!r} holds {counts[largest_group]} of "
+            f"{counts.sum()} cases: most "
             "held-out figures are of it, by a fit on the few others."
         )

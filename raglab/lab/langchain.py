@@ -399,10 +399,8 @@ def _document_id(document: Document) -> str:
     """Id of a document, else a hash of its text and metadata."""
     if document.id:
         return str(document.id)
-    document_text = json.dumps(
-        [document.page_content, document.metadata], sort_keys=True, default=repr
-    )
-    return digest(document_text, 12)
+    text = json.dumps([document.page_content, document.metadata], sort_keys=True, default=repr)
+    return digest(text, 12)
 
 
 def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) -> FloatArray:

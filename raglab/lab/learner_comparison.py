@@ -368,10 +368,10 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
     n_cases = len(world.mask)
     chosen_arms = simulation.arm.astype(np.intp)
     round_ms = world.ms[case_indices, chosen_arms]
-    case_values = _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms])
-    timed_counts = _per_case(case_indices, n_cases, ~np.isnan(round_ms))
-    mean_ms = _mean_ms(_per_case(case_indices, n_cases, np.nan_to_num(round_ms)), timed_counts)
-    return Earnings(case_values, mean_ms, simulation.pulls.sum(axis=0).astype(np.float64))
+    values = _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms])
+    counts = _per_case(case_indices, n_cases, ~np.isnan(round_ms))
+    mean_ms = _mean_ms(_per_case(case_indices, n_cases, np.nan_to_num(round_ms)), counts)
+    return Earnings(values, mean_ms, simulation.pulls.sum(axis=0).astype(np.float64))
 
 
 def expected_earnings(fixed_plan: FloatArray, case_draws: FloatArray, world: Table) -> Earnings:
@@ -379,13 +379,11 @@ def expected_earnings(fixed_plan: FloatArray, case_draws: FloatArray, world: Tab
     has_ms = world.mask & ~np.isnan(world.ms)
     case_values = np.where(world.mask, world.value, 0.0)
     total_ms = np.where(has_ms, world.ms, 0.0)
-    case_values, total_ms, timed_counts = (
+    case_values, total_ms, counts = (
         case_draws * (fixed_plan * arm_values).sum(axis=1)
         for arm_values in (case_values, total_ms, has_ms)
     )
-    return Earnings(
-        case_values, _mean_ms(total_ms, timed_counts), case_draws.sum(axis=0) @ fixed_plan
-    )
+    return Earnings(case_values, _mean_ms(total_ms, counts), case_draws.sum(axis=0) @ fixed_plan)
 
 
 def _mean_ms(total_ms: FloatArray, timed_counts: FloatArray) -> float:

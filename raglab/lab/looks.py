@@ -124,10 +124,7 @@ def stated_certificate(policy: PolicyData) -> Mapping[str, Any]:
 
 def stated_targets(certificate_fields: Mapping[str, Any]) -> dict[str, float]:
     """Targets that a certificate promises; empty of none."""
-    return {
-        str(promise_row["name"]): float(promise_row["alpha"])
-        for promise_row in certificate_fields.get("promises", ())
-    }
+    return {str(row["name"]): float(row["alpha"]) for row in certificate_fields.get("promises", ())}
 
 
 def stated_mix(certificate_fields: Mapping[str, Any]) -> TrafficMix | None:

@@ -80,11 +80,11 @@ class RewardAudit(Result):
     settings: Mapping[str, Any]
 
     def _summary(self) -> Summary:
-        uniform_row = self.simulation.set_index("policy").loc[UNIFORM_PLAN]
+        row = self.simulation.set_index("policy").loc[UNIFORM_PLAN]
         facts = [
             ("learner", self.settings["bandit"].algorithm),
-            ("beside uniform", str(uniform_row["verdict"]), value_text(uniform_row["difference"])),
-            ("detectable", value_text(uniform_row["detectable"])),
+            ("beside uniform", str(row["verdict"]), value_text(row["difference"])),
+            ("detectable", value_text(row["detectable"])),
             ("cases", f"{self.settings['cases']:,}"),
             ("without reward", f"{self.settings['without_reward']:,}"),
         ]
@@ -378,11 +378,11 @@ def _resampled_totals(case_sums: Sequence[FloatArray], n_boot: int, seed: int) -
 def _arm_sums(world: Table, bandit: Bandit) -> FloatArray:
     """Rewards, successes and values of each case and arm, and which are known, [Q, 3 × 2 × A]."""
     success = np.where(np.isnan(world.reward), np.nan, world.reward > bandit.threshold)
-    sum_parts: list[FloatArray] = []
-    for cell_values in (world.reward, success, world.value):
-        is_known = world.mask & ~np.isnan(cell_values)
-        sum_parts += [np.where(is_known, cell_values, 0.0), is_known.astype(np.float64)]
-    return np.concatenate(sum_parts, axis=1)
+    parts: list[FloatArray] = []
+    for values in (world.reward, success, world.value):
+        is_known = world.mask & ~np.isnan(values)
+        parts += [np.where(is_known, values, 0.0), is_known.astype(np.float64)]
+    return np.concatenate(parts, axis=1)
 
 
 def _arm_rows(world: Table, totals: FloatArray, level: float) -> pd.DataFrame:

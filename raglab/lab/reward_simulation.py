@@ -231,12 +231,12 @@ def _resampled_values(
     for _, block_world, block_arms in progress(blocks, "simulate", "block", total=n_blocks):
         for path_start in range(0, block_world.size, TABLE_PATHS):
             path_range = slice(path_start, path_start + TABLE_PATHS)
-            table_rows = table_cases[len(learner_values)]
+            rows = table_cases[len(learner_values)]
             block_cases: Any = block_world.case
             end_pulls = block_arms[end_start:, path_range].T, block_cases[end_start:, path_range].T
-            learner_values.append(float(_expected_values(world, *end_pulls, table_rows).mean()))
+            learner_values.append(float(_expected_values(world, *end_pulls, rows).mean()))
     fixed_values = np.array(
-        [[plan_value[table_rows].mean() for plan_value in plans] for table_rows in table_cases]
+        [[plan_value[rows].mean() for plan_value in plans] for rows in table_cases]
     ).reshape(len(table_cases), len(plans))
     return np.column_stack([learner_values, fixed_values])
 

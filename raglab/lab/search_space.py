@@ -262,7 +262,7 @@ def _apart(policy: Policy, signal_threshold: Threshold) -> Threshold:
     No trial crosses them.
     """
     lower_bound, upper_bound = (
-        policy.value(f"{signal_threshold.section}.{bound_name}") for bound_name in ("min", "max")
+        policy.value(f"{signal_threshold.section}.{name}") for name in ("min", "max")
     )
     if lower_bound is None or upper_bound is None:
         return signal_threshold

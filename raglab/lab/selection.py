@@ -61,10 +61,10 @@ class Options(NamedTuple):
 
         Source: rule S6.15.
         """
-        case_weights = goal.case_weights(self.label, counts)
+        weights = goal.case_weights(self.label, counts)
         if self.weight is not None:
-            case_weights = self.weight * (counts.sum() / (counts @ self.weight))
-        return np.ones(len(counts)) if case_weights is None else case_weights
+            weights = self.weight * (counts.sum() / (counts @ self.weight))
+        return np.ones(len(counts)) if weights is None else weights
 
 
 def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
@@ -286,10 +286,9 @@ def nested_costs(
 
 def _label_costs(options: Options, loss: FloatArray, counts: FloatArray) -> FloatArray:
     """Mean cost of the cases of each label, [3]; NaN of a label without any."""
-    case_weights = counts if options.weight is None else counts * options.weight
+    weights = counts if options.weight is None else counts * options.weight
     label_sums, label_counts = (
-        np.bincount(options.label, summed_values, len(Status))
-        for summed_values in (case_weights * loss, case_weights)
+        np.bincount(options.label, values, len(Status)) for values in (weights * loss, weights)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         return label_sums / label_counts

@@ -113,10 +113,10 @@ class LabelledSignals(NamedTuple):
           matrix: of `metrics.cost_matrix`.
         """
         status = np.where(self.can_answer, decided, Status.refuse)
-        case_labels = CLASS_LABELS[self.cases.classes]
+        labels = CLASS_LABELS[self.cases.classes]
         is_right = np.where(status == Status.ok, self.right, self.cases.options_right)
-        cell_codes = (status.astype(np.int64) * len(Status) + case_labels) * 2 + is_right
-        costs: FloatArray = matrix[case_labels, OUTCOME_OF_CELL[cell_codes]]
+        cell_codes = (status.astype(np.int64) * len(Status) + labels) * 2 + is_right
+        costs: FloatArray = matrix[labels, OUTCOME_OF_CELL[cell_codes]]
         return costs
 
 
@@ -421,10 +421,10 @@ def crossed_costs(
 
 def _varying(cases: DecisionCases, signal_names: Sequence[str]) -> list[str]:
     """Signals of those named that tell any two cases apart."""
-    signal_rows = (
+    rows = (
         (signal_name, cases.signals[cases.known.place(signal_name)]) for signal_name in signal_names
     )
-    return [signal_name for signal_name, signal_values in signal_rows if tells_apart(signal_values)]
+    return [signal_name for signal_name, values in rows if tells_apart(values)]
 
 
 WORTH_COLUMNS = tuple(

@@ -109,17 +109,17 @@ class SignalCalibration(Result):
 
         judgements = {"before": self.before, "in sample": self.calibrated.in_sample}
         judgements["cross-fitted"] = self.calibrated.cross_fitted
-        judgement_rows = {
-            judgement_name: {
+        rows = {
+            name: {
                 "n": judgement.n,
                 "ece": judgement.ece,
                 "smooth_ece": judgement.smooth_ece,
             }
             | {"brier": judgement.brier.score}
-            for judgement_name, judgement in judgements.items()
+            for name, judgement in judgements.items()
             if judgement is not None
         }
-        return pd.DataFrame.from_dict(judgement_rows, orient="index")
+        return pd.DataFrame.from_dict(rows, orient="index")
 
     def _summary(self) -> Summary:
         facts: list[tuple[str, Cell | str]] = [

@@ -207,8 +207,8 @@ def _slice_counts(
     """Counted of a rate, counted were undecided answers right, of how many, and mean cost."""
     cell_counts = np.bincount(cell_codes, minlength=metrics.N_CELLS)
     worst_counts, best_counts = (
-        metrics.rate_counts(metrics.settled_cells(cell_counts, settled_cell))
-        for settled_cell in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
+        metrics.rate_counts(metrics.settled_cells(cell_counts, cell))
+        for cell in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
     )
     rate_sizes = metrics.denominators(worst_counts, metrics.label_counts(cell_counts))
     mean_cost = float(metrics.expected_cost(cell_counts, cost_matrix))
@@ -252,8 +252,8 @@ def _difference_p(slice_counts: Sequence[int], rest_counts: Sequence[int]) -> fl
 def shard_scores(part: TracePart, decided: Callable[[TracePart], Decisions]) -> ScoredCases:
     """Scores of one part, [3, Q], the fitted ones first; pure, so that any worker may read them."""
     evidence = decided(part).tables.evidence
-    score_rows = np.stack([evidence.probability[0, 0], evidence.fused[0], evidence.top1[0]])
-    return scored_cases(decision_cases(evidence), score_rows)
+    rows = np.stack([evidence.probability[0, 0], evidence.fused[0], evidence.top1[0]])
+    return scored_cases(decision_cases(evidence), rows)
 
 
 def _scored_cases(decisions: Decisions | ShardedDecisions) -> ScoredCases:
@@ -263,10 +263,10 @@ def _scored_cases(decisions: Decisions | ShardedDecisions) -> ScoredCases:
         parts = list(run_each(score_shard, decisions.trace.parts, what="slice"))
     else:
         parts = [shard_scores(decisions.trace, lambda _: decisions)]
-    score_rows, *label_kinds = (
+    rows, *label_kinds = (
         np.concatenate(part_arrays, axis=-1) for part_arrays in zip(*parts, strict=True)
     )
-    return ScoredCases(score_rows[int((~np.isnan(score_rows)).any(axis=1).argmax())], *label_kinds)
+    return ScoredCases(rows[int((~np.isnan(rows)).any(axis=1).argmax())], *label_kinds)
 
 
 def business_lines(
@@ -339,7 +339,7 @@ def stated_columns(trace: TraceData) -> StatedColumns:
     """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
     import pandas as pd
 
-    case_rows = []
+    rows = []
     for case in trace.cases:
         lang, language, line, domain = (
             text_value(case.extra.get(extra_key))
@@ -348,10 +348,10 @@ def stated_columns(trace: TraceData) -> StatedColumns:
         names_documents = "yes" if case.selected_sources else "no"
         case_kinds = (text_value(case.doctype), text_value(case.intent), names_documents)
         status_label = text_value(case.expect_status)
-        case_rows.append(
+        rows.append(
             (lang or language, line or domain or line_sources(case), *case_kinds, status_label)
         )
-    case_table = pd.DataFrame(case_rows, columns=list(CASE_COLUMNS), dtype=object)
+    case_table = pd.DataFrame(rows, columns=list(CASE_COLUMNS), dtype=object)
     lines_by_tag = {
         line_tag: {
             name: text_value(trace.chunks[chunk_number].tags.get(line_tag))
@@ -493,14 +493,12 @@ def _gain_table(
 
     The width is part of the result: sums of other widths differ in their last bit.
     """
-    gain_table = np.zeros(
+    table = np.zeros(
         (2, len(gains_by_case), n_places or max(map(len, gains_by_case), default=0) or 1)
     )
     for row, place_gains in enumerate(case_gains[:n_places] for case_gains in gains_by_case):
-        gain_table[:, row, : len(place_gains)] = (
-            np.array(place_gains, dtype=np.float64).reshape(-1, 2).T
-        )
-    return gain_table
+        table[:, row, : len(place_gains)] = np.array(place_gains, dtype=np.float64).reshape(-1, 2).T
+    return table
 
 
 def ordered_hits(
@@ -566,7 +564,7 @@ def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
     """Ranked cases of all shards, in order."""
     parts = list(each_shard(ranked_cases, trace, tuple(orders), what="rank"))
     shard_ends = np.cumsum([part.n_cases for part in parts])
-    case_rows = [
+    rows = [
         part.rows + shard_end - part.n_cases
         for part, shard_end in zip(parts, shard_ends, strict=True)
     ]
@@ -578,7 +576,7 @@ def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
     reranked_sets = [part.reranked for part in parts]
     reranked_arms = frozenset().union(*reranked_sets)
     return RankedCases(
-        int(shard_ends[-1]), np.concatenate(case_rows), is_graded, order_measures, reranked_arms
+        int(shard_ends[-1]), np.concatenate(rows), is_graded, order_measures, reranked_arms
     )
 
 
@@ -650,11 +648,11 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> FloatArray:
         msg = f"gains must be one of {', '.join(measure_index)}, got {gains!r}."
         raise ValueError(msg)
     case_ranks = _all_ranked(trace, (FINAL_ORDER,))
-    ndcg_values = np.full((case_ranks.n_cases, len(case_ranks.measures)), np.nan)
-    ndcg_values[case_ranks.rows] = np.transpose(
+    values = np.full((case_ranks.n_cases, len(case_ranks.measures)), np.nan)
+    values[case_ranks.rows] = np.transpose(
         [order_measures[measure_index[gains]] for order_measures in case_ranks.measures.values()]
     )
-    return ndcg_values
+    return values
 
 
 def _distinct_grades(

@@ -192,10 +192,10 @@ def store_error(
     """
     fault = fault or fault_of(error)
     root_cause = list(causes(error))[-1]
-    cause_words = " ".join(f"{type(root_cause).__name__}: {root_cause}".split())
+    words = " ".join(f"{type(root_cause).__name__}: {root_cause}".split())
     remedy = f"{fault.remedy}; {note}" if note else fault.remedy
-    cause_text = shown_value(masked_passwords(cause_words), _LONGEST_CAUSE)
-    return input_error(Where(place), fault.rule, remedy, cause_text)
+    text = shown_value(masked_passwords(words), _LONGEST_CAUSE)
+    return input_error(Where(place), fault.rule, remedy, text)
 
 
 @contextmanager

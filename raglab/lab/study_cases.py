@@ -125,17 +125,15 @@ def counts_by_label(trace: TraceView) -> IntArray:
     Raises:
       ValueError: a case without a label.
     """
-    label_counts = trace.counted().values()
-    n_unlabelled = sum(labels.get(NO_LABEL, 0) for labels in label_counts)
+    counts = trace.counted().values()
+    n_unlabelled = sum(labels.get(NO_LABEL, 0) for labels in counts)
     check_labelled(
         np.repeat(
             np.array([UNLABELLED, Status.ok], dtype=np.int8),
             [n_unlabelled, len(trace) - n_unlabelled],
         )
     )
-    return np.array(
-        [sum(labels.get(status.name, 0) for labels in label_counts) for status in Status]
-    )
+    return np.array([sum(labels.get(status.name, 0) for labels in counts) for status in Status])
 
 
 def draw_cases(trace: StudyTrace, max_cases: int, seed: int) -> Trace:

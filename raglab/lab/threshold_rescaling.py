@@ -145,22 +145,20 @@ class RescaledThresholds(Result):
 
     def _summary(self) -> Summary:
         n_moved = int((self.table["from"] != self.table["to"]).sum())
-        summary_facts: list[tuple[Cell | str, ...]] = [
+        facts: list[tuple[Cell | str, ...]] = [
             ("policy", self.policy.policy_id),
             ("moved", f"{n_moved} of {len(self.table)} thresholds"),
             ("certified", Cell("yes", mark="good") if self.certified else Cell("no", mark="bad")),
         ]
         if self.look:
-            summary_facts += [("look", f"{self.look}"), ("delta", f"{self.delta:.3g}")]
-            summary_facts.append(("hypotheses", f"{self.hypotheses:,}"))
+            facts += [("look", f"{self.look}"), ("delta", f"{self.delta:.3g}")]
+            facts.append(("hypotheses", f"{self.hypotheses:,}"))
         for fact_name, retest_result in (("on report", self.judged), ("unmapped", self.unmapped)):
-            summary_facts += (
-                [(fact_name, retest_result.verdict)] if retest_result is not None else []
-            )
+            facts += [(fact_name, retest_result.verdict)] if retest_result is not None else []
         for level in (Validity.uncertain, Validity.lost):
             n_cases = int((self.labels == level).sum())
-            summary_facts += [(f"labels {level.name}", f"{n_cases:,}")] if n_cases else []
-        return Summary(summary_facts, {"thresholds": self.table}, (*self.missing, *self.notes))
+            facts += [(f"labels {level.name}", f"{n_cases:,}")] if n_cases else []
+        return Summary(facts, {"thresholds": self.table}, (*self.missing, *self.notes))
 
 
 class Promised(NamedTuple):

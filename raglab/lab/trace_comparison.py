@@ -611,11 +611,7 @@ def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFra
     """Settings that differ, a row each; None where a trace states none."""
     side_facts = []
     for trace, side in zip(traces, sides, strict=True):
-        trace_facts = {
-            fact_name: fact_value
-            for fact_name, fact_value in trace.meta.items()
-            if fact_name not in NO_SETTING
-        }
+        trace_facts = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
         side_settings = {"arm": side.arm, "policy": side.policy.policy_id}
         side_facts.append(
             side_settings
@@ -627,8 +623,8 @@ def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFra
 
 def _flat(nested_facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Facts by their dotted names."""
-    for fact_name, fact_value in nested_facts.items():
-        if isinstance(fact_value, Mapping):
-            yield from _flat(fact_value, f"{prefix}{fact_name}.")
+    for name, value in nested_facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{fact_name}", fact_value if fact_value is None else str(fact_value)
+            yield f"{prefix}{name}", value if value is None else str(value)

@@ -297,11 +297,8 @@ class _OpenRun(NamedTuple):
         """Log parameters as text and metrics with their steps."""
         from mlflow.entities import Metric, Param
 
-        parameters = [
-            Param(metric_name, str(value)[:_PARAMETER_LENGTH])
-            for metric_name, value in params.items()
-        ]
-        metrics = [Metric(metric_name, value, 0, step) for metric_name, value, step in series]
+        parameters = [Param(name, str(value)[:_PARAMETER_LENGTH]) for name, value in params.items()]
+        metrics = [Metric(name, value, 0, step) for name, value, step in series]
         self.client.log_batch(self.id, params=parameters)
         for batch_start in range(0, len(metrics), 1000):
             self.client.log_batch(self.id, metrics=metrics[batch_start : batch_start + 1000])

@@ -136,11 +136,9 @@ def request_day(case: Case) -> str:
       >>> request_day(Case("1", "who?", extra={"at": "2026-03-02T23:30:00-02:00"}))
       '2026-03-03'
     """
-    time_text = case.extra.get("at")
+    text = case.extra.get("at")
     try:
-        request_time = (
-            time_text if isinstance(time_text, datetime) else datetime.fromisoformat(str(time_text))
-        )
+        request_time = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
     except ValueError:
         return NO_DAY
     return (
@@ -255,7 +253,7 @@ class Review(Result):
         """
         import pandas as pd
 
-        column_names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
+        names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
         step_rows = [
             step_row
             for path, curve in self.curves.items()
@@ -269,7 +267,7 @@ class Review(Result):
                 strict=True,
             )
         ]
-        return pd.DataFrame(step_rows, columns=column_names)
+        return pd.DataFrame(step_rows, columns=names)
 
     @property
     def thresholds(self) -> pd.DataFrame:
@@ -283,16 +281,12 @@ class Review(Result):
         """
         import pandas as pd
 
-        threshold_rows = []
+        rows = []
         for path, curve in self.curves.items():
-            leading_cells = (path, float(self.policy.value(path)), curve.missing, len(curve.low))
-            threshold_rows.append((*leading_cells, *curve.nearest(-1), *curve.nearest(1)))
-        side_columns = [
-            f"{side}{suffix}" for side in ("lower", "higher") for suffix in ("", "_changed")
-        ]
-        return pd.DataFrame(
-            threshold_rows, columns=["path", "current", "missing", "steps", *side_columns]
-        )
+            cells = (path, float(self.policy.value(path)), curve.missing, len(curve.low))
+            rows.append((*cells, *curve.nearest(-1), *curve.nearest(1)))
+        columns = [f"{side}{suffix}" for side in ("lower", "higher") for suffix in ("", "_changed")]
+        return pd.DataFrame(rows, columns=["path", "current", "missing", "steps", *columns])
 
     def _summary(self) -> Summary:
         decided_rates = self.rates.head(N)[["rate", "k", "estimate"]].itertuples(index=False)

@@ -203,11 +203,9 @@ def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
     """
     n_trials = int(settings["trials"])
     batch_size = int(settings["batch_size"])
-    sampler_name = settings["sampler"]
-    if sampler_name not in SAMPLERS:
-        refuse(
-            f"sampler must be one of {', '.join(SAMPLERS)}", f"{sampler_name!r}", "correct the name"
-        )
+    name = settings["sampler"]
+    if name not in SAMPLERS:
+        refuse(f"sampler must be one of {', '.join(SAMPLERS)}", f"{name!r}", "correct the name")
     if n_trials < 1 or batch_size < 1:
         msg = f"trials and batch_size must be at least 1, got {n_trials} and {batch_size}."
         raise ValueError(msg)
@@ -372,8 +370,8 @@ def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
     All settings but the number of trials, long ones by their digest.
     """
     setting_texts = {
-        setting: canonical_json(setting_value, default=float)
-        for setting, setting_value in settings.items()
+        setting: canonical_json(value, default=float)
+        for setting, value in settings.items()
         if setting != "trials"
     }
     return {

@@ -142,8 +142,8 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
     """
     changes: list[Any] = []
     for path, swept_threshold in SWEPT.items():
-        policy_value = policy.value(path)
-        if policy_value is None or swept_threshold.step is None:
+        value = policy.value(path)
+        if value is None or swept_threshold.step is None:
             continue
         loosening_step = (
             swept_threshold.step if swept_threshold.side == "ceiling" else -swept_threshold.step
@@ -152,7 +152,7 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
             path,
             float(
                 np.clip(
-                    round(policy_value + direction * loosening_step, 10),
+                    round(value + direction * loosening_step, 10),
                     max(swept_threshold.low, 0.0),
                     swept_threshold.high,
                 )

@@ -176,11 +176,7 @@ def _corpus_file(index_folder: Path, corpus_hash: str) -> Path:
 
 
 def _digest(head_fields: dict[str, Any]) -> str:
-    digested_fields = {
-        field_name: field_value
-        for field_name, field_value in head_fields.items()
-        if field_name != "digest"
-    }
+    digested_fields = {name: value for name, value in head_fields.items() if name != "digest"}
     return digest(canonical_json(digested_fields, ensure_ascii=True))
 
 
@@ -227,9 +223,9 @@ def _head(index_folder: Path) -> IndexHead:
 
 def _corpus_of(index_head: IndexHead, index_folder: Path) -> Corpus:
     """Corpus that index.json names, not altered."""
-    corpus_path = _corpus_file(index_folder, index_head.corpus_hash)
+    path = _corpus_file(index_folder, index_head.corpus_hash)
     try:
-        corpus = load_corpus(corpus_path)
+        corpus = load_corpus(path)
     except InputError as error:
         message = f"{str(error).rstrip('.')}; the index is damaged: {_remedy(index_folder)}."
         raise InputError(message) from None
@@ -237,9 +233,7 @@ def _corpus_of(index_head: IndexHead, index_folder: Path) -> Corpus:
         index_head.corpus,
         index_head.n_chunks,
     ):
-        raise _damaged(
-            index_folder, f"an index must be that of {corpus_path.name}", "another content"
-        )
+        raise _damaged(index_folder, f"an index must be that of {path.name}", "another content")
     return corpus
 
 

@@ -159,11 +159,11 @@ def signal_rows(
 
 def _arm_order(trace: TraceData, arm_index: int) -> IntArray:
     """Places of the hits of an arm in its final order, [Q, D, K]."""
-    hit_chunks = trace.hits.chunk[:, arm_index].astype(np.int64)
+    chunks = trace.hits.chunk[:, arm_index].astype(np.int64)
     hit_ranks = trace.hits.rank[:, arm_index]
     return arm_order(
-        hit_ranks.reshape(-1, hit_ranks.shape[-1]), hit_chunks.reshape(-1, hit_chunks.shape[-1])
-    ).reshape(hit_chunks.shape)
+        hit_ranks.reshape(-1, hit_ranks.shape[-1]), chunks.reshape(-1, chunks.shape[-1])
+    ).reshape(chunks.shape)
 
 
 def answer_places(trace: TraceData, arm_index: int, structure: Structure) -> IntArray:
@@ -515,9 +515,9 @@ def _column(
 ) -> FloatArray:
     """Values by key at the places of their rows, [Q, A, D]; NaN elsewhere."""
     column = np.full(column_shape, np.nan)
-    for row_key, row_value in values_by_key.items():
+    for row_key, value in values_by_key.items():
         for row_place in places_by_key[row_key]:
-            column[row_place] = row_value
+            column[row_place] = value
     return column
 
 

@@ -177,9 +177,7 @@ def initial_state(setup: Setup) -> OnlineState:
     if first_state is None:
         return OnlineState(state, no_rewards, no_rewards)
     _check_linear(setup)
-    if [state_part.shape for state_part in first_state] != [
-        state_part.shape for state_part in state
-    ]:
+    if [part.shape for part in first_state] != [part.shape for part in state]:
         refuse(
             f"a first state must be of {n_arms} arms and {setup.width} features",
             first_state.moment.shape,
@@ -284,14 +282,14 @@ def rewards(
         for component_name in (*COMPONENTS, *OPTIONAL_COMPONENTS)
         if component_name != "thumbs"
     ]
-    component_columns = {
+    columns = {
         component_name: np.array(
             [(components or {}).get(component_name) for components, _ in component_rows], np.float64
         )
         for component_name in component_names
     }
-    component_columns["thumbs"] = np.array([thumb for _, thumb in component_rows], np.float64)
-    return np.asarray(reward(component_columns, weights), np.float64)
+    columns["thumbs"] = np.array([thumb for _, thumb in component_rows], np.float64)
+    return np.asarray(reward(columns, weights), np.float64)
 
 
 def pack_snapshot(online_state: OnlineState, setup: Setup) -> dict[str, str]:
@@ -377,15 +375,12 @@ def raw_components(components: Features) -> dict[str, float | None]:
     Raises:
       ValueError: a component is missing, NaN or infinite, or a thumb is among them.
     """
-    raw_values = {
-        component_name: check_number(component_name, component)
-        for component_name, component in components.items()
-    }
-    for component_name in COMPONENTS:
-        if raw_values.get(component_name) is None:
+    raw_values = {name: check_number(name, component) for name, component in components.items()}
+    for name in COMPONENTS:
+        if raw_values.get(name) is None:
             refuse(
                 f"components must hold {', '.join(COMPONENTS)}",
-                f"no {component_name}",
+                f"no {name}",
                 "measure it, or leave the choice without a reward",
             )
     if "thumbs" in raw_values:
@@ -654,8 +649,7 @@ class Online:
         arm = choice_row["arm"]
         rewarded = log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None
         is_same_question = arm in self.arms and all(
-            choice_row[field_name] == field_value
-            for field_name, field_value in question_fields.items()
+            choice_row[field_name] == value for field_name, value in question_fields.items()
         )
         if not is_same_question or (rewarded and not resumed):
             refuse("request_id must be new", repr(request_id), "give another or none")
@@ -703,29 +697,29 @@ class Online:
         if spent_ms is None or spent_ms < 0.0:
             refuse("ms must be at least 0", ms, "correct it")
         self._catch_up()
-        with self.log.writing() as log_entries:
-            choice = request_row(log_entries, request_id, CHOICES, "choice")
-            if log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
+        with self.log.writing() as entries:
+            choice = request_row(entries, request_id, CHOICES, "choice")
+            if entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
                 refuse(
                     "a request must have one reward",
                     f"another of {request_id!r}",
                     "change it by a thumb",
                 )
-            online_state, last_event = self._begin(log_entries)
-            thumb_row = log_entries.row(THUMBS, request_id=request_id)
+            online_state, last_event = self._begin(entries)
+            thumb_row = entries.row(THUMBS, request_id=request_id)
             thumb_up = None if thumb_row is None else int(thumb_row["up"])
             number = float(rewards([(raw_values, thumb_up)], self.setup.weights)[0])
             reward_row = {
                 "request_id": request_id,
                 "arm": choice["arm"],
-                "age": rounds(log_entries) - choice["round"],
+                "age": rounds(entries) - choice["round"],
                 "components": raw_values,
                 "thumb": thumb_up,
                 "reward": number,
                 "ms": spent_ms,
                 "measured": measured_numbers,
             }
-            self._add(log_entries, REWARDS, reward_row, online_state, last_event)
+            self._add(entries, REWARDS, reward_row, online_state, last_event)
         return number
 
     def thumbs(self, request_id: str, up: bool) -> None:  # noqa: FBT001 - feedback is up or down
@@ -745,36 +739,36 @@ class Online:
         if not isinstance(up, bool | np.bool_):
             refuse("up must be true or false", repr(up), "correct it")
         self._catch_up()
-        with self.log.writing() as log_entries:
-            choice = log_entries.row(CHOICES, request_id=request_id)
+        with self.log.writing() as entries:
+            choice = entries.row(CHOICES, request_id=request_id)
             if choice is None:
                 refuse(
                     "request_id must be that of an arm that the bandit chose",
                     f"{request_id!r:.80}",
                     'open the system with arm="bandit"',
                 )
-            online_state, last_event = self._begin(log_entries)
-            earlier_thumb = log_entries.row(THUMBS, request_id=request_id)
+            online_state, last_event = self._begin(entries)
+            earlier_thumb = entries.row(THUMBS, request_id=request_id)
             thumb_row = {
                 "request_id": request_id,
-                "age": rounds(log_entries) - choice["round"],
+                "age": rounds(entries) - choice["round"],
                 "before": None if earlier_thumb is None else earlier_thumb["up"],
                 "up": int(up),
             }
-            self._add(log_entries, THUMBS, thumb_row, online_state, last_event)
+            self._add(entries, THUMBS, thumb_row, online_state, last_event)
 
     def state(self) -> State:
         """State after the last event."""
-        with self.log.reading() as log_entries:
-            return self._now(log_entries)[0].state
+        with self.log.reading() as entries:
+            return self._now(entries)[0].state
 
     def rebuild(self) -> State:
         """State after the last event, from the log alone.
 
         To the byte what `state` has from the snapshot.
         """
-        with self.log.reading() as log_entries, as_written():
-            return replay_events(initial_state(self.setup), events(log_entries), self.setup).state
+        with self.log.reading() as entries, as_written():
+            return replay_events(initial_state(self.setup), events(entries), self.setup).state
 
     def asked_before(
         self, question: str, *, policy_id: str = "", fingerprint: str = ""
@@ -787,15 +781,11 @@ class Online:
           fingerprint: of the system.
         """
         question_id = question_digest(question)
-        with self.log.reading() as log_entries:
-            choice_row = log_entries.row(
+        with self.log.reading() as entries:
+            row = entries.row(
                 CHOICES, question=question_id, policy_id=policy_id, fingerprint=fingerprint
             )
-        return (
-            None
-            if choice_row is None or choice_row["arm"] not in self.arms
-            else str(choice_row["arm"])
-        )
+        return None if row is None or row["arm"] not in self.arms else str(row["arm"])
 
     def frame(self) -> pd.DataFrame:
         """The log, a row a choice of the setup's arms, as `off_policy.estimate` takes it.
@@ -819,18 +809,14 @@ class Online:
             "components",
         ]
         columns += ["measured", "ms", "thumb", "age"]
-        with self.log.reading() as log_entries, as_written():
-            outcomes = {
-                frame_row["request_id"]: frame_row for frame_row in log_entries.rows(REWARDS)
-            }
+        with self.log.reading() as entries, as_written():
+            outcomes = {frame_row["request_id"]: frame_row for frame_row in entries.rows(REWARDS)}
             thumbs = {
-                frame_row["request_id"]: frame_row["up"] for frame_row in log_entries.rows(THUMBS)
+                frame_row["request_id"]: frame_row["up"] for frame_row in entries.rows(THUMBS)
             }
             # The log may be older than the setup: an arm that is gone has no columns here.
             choices = [
-                frame_row
-                for frame_row in log_entries.rows(CHOICES)
-                if frame_row["arm"] in arm_names
+                frame_row for frame_row in entries.rows(CHOICES) if frame_row["arm"] in arm_names
             ]
             frame_rows = []
             for choice in choices:
@@ -949,12 +935,12 @@ class Online:
         """Fold all earlier events outside the lock before turn one: long logs block no writer."""
         if self._ready:
             return
-        with self.log.reading() as log_entries:
-            online_state, last_event = self._now(log_entries)
-        with self.log.writing() as log_entries:
-            snapshot_row = log_entries.row(SNAPSHOTS, setup=self._digest)
-            if last_event > (0 if snapshot_row is None else snapshot_row["seq"]):
-                self._keep(log_entries, online_state, last_event)
+        with self.log.reading() as entries:
+            online_state, last_event = self._now(entries)
+        with self.log.writing() as entries:
+            row = entries.row(SNAPSHOTS, setup=self._digest)
+            if last_event > (0 if row is None else row["seq"]):
+                self._keep(entries, online_state, last_event)
         self._ready = True
 
     def _add(

@@ -172,15 +172,15 @@ def answer_or_refuse(
     except ModelUnavailableError as error:
         if system.on_error == "raise":
             raise
-        failure_text = say(request.language, Reason("ungenerated", {"reason": error.reason}))
+        text = say(request.language, Reason("ungenerated", {"reason": error.reason}))
         record = ResponseRecord(
-            {"total": 1e3 * (perf_counter() - start_time)}, checks=(error_check(failure_text),)
+            {"total": 1e3 * (perf_counter() - start_time)}, checks=(error_check(text),)
         )
         return unretrieved_response(
             ResponseFields(
                 say(request.language, Reason("unavailable")),
                 status=Status.refuse,
-                refusal_reason=failure_text,
+                refusal_reason=text,
                 error=str(error),
             ),
             request,
@@ -549,16 +549,15 @@ def _answer_sources(
     decisions: Decisions, chunk_numbers: Sequence[int], checked_answer: CheckedAnswer | None
 ) -> tuple[str, ...]:
     """Where the answer comes from: what it cites, first, then what else it was given."""
-    cited_chunks = (
+    chunks = (
         []
         if checked_answer is None
         else [chunk_numbers[cited_position] for cited_position in checked_answer.cited]
     )
-    source_names = (
-        decisions.trace.chunks[chunk_number].shown
-        for chunk_number in (*cited_chunks, *chunk_numbers)
+    names = (
+        decisions.trace.chunks[chunk_number].shown for chunk_number in (*chunks, *chunk_numbers)
     )
-    return tuple(dict.fromkeys(source_names))
+    return tuple(dict.fromkeys(names))
 
 
 def _options(decisions: Decisions) -> tuple[dict[str, Any], ...]:

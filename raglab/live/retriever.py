@@ -84,11 +84,11 @@ class RetrievalSettings(NamedTuple):
 
         Added ones only where they are not the default.
         """
-        setting_values = self._asdict() | {"arms": list(self.arms)}
+        values = self._asdict() | {"arms": list(self.arms)}
         return {
-            setting_name: setting
-            for setting_name, setting in setting_values.items()
-            if setting_name not in _ADDED_SETTINGS or setting != self._field_defaults[setting_name]
+            name: setting
+            for name, setting in values.items()
+            if name not in _ADDED_SETTINGS or setting != self._field_defaults[name]
         }
 
     @property
@@ -154,11 +154,11 @@ class RetrievalSettings(NamedTuple):
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
-        rewriter_name = rewriter.name if rewriter is not None else RM3
+        name = rewriter.name if rewriter is not None else RM3
         return self.stated | {
             "encoder": in_precision(identifier_of(self.encoder), self.precision),
             "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
-            "rewriter": rewriter_name if self.rewrites else None,
+            "rewriter": name if self.rewrites else None,
         }
 
 

@@ -263,12 +263,12 @@ class Settings(BaseSettings):
     @property
     def weights(self) -> RewardWeights:
         """Weights of the reward."""
-        weight_values = {
+        values = {
             component.weight: getattr(self, f"bandit_{component.variable.lower()}")
             for component in COMPONENT_BY_NAME.values()
             if component.variable
         }
-        return RewardWeights(**weight_values, lambda_=self.bandit_lambda)
+        return RewardWeights(**values, lambda_=self.bandit_lambda)
 
     def _stated(self, prefix: str, setting_names: Iterable[str]) -> dict[str, Any]:
         """Values of the fields with a prefix, by the names of a tuple of settings."""
@@ -334,7 +334,7 @@ class Settings(BaseSettings):
             state of it.
         """
         configured_bandit = self.bandit(arms)
-        prior_path = self.bandit_prior
+        path = self.bandit_prior
         return Online(
             bandit=configured_bandit,
             weights=self.weights,
@@ -342,8 +342,8 @@ class Settings(BaseSettings):
             log=log,
             arms=arms,
             seed=self.bandit_seed,
-            initial=load_state(prior_path, configured_bandit, arms)
-            if prior_path and configured_bandit.linear
+            initial=load_state(path, configured_bandit, arms)
+            if path and configured_bandit.linear
             else None,
             **how,
         )
@@ -390,8 +390,8 @@ def open_online(place: str | Path) -> Online:
     settings = Settings.read()
     log_place = settings.log_of("bandit", place)
     log_database = Database(log_place, CHOICE_TABLES, beside=REQUEST_TABLES, create=False)
-    with log_database.reading() as log_entries:
-        last_choice = log_entries.row(CHOICES)
+    with log_database.reading() as entries:
+        last_choice = entries.row(CHOICES)
     log_database.close()
     if last_choice is None:
         raise input_error(

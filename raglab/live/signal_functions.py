@@ -93,11 +93,11 @@ class SignalFunction:
                 "correct it",
             )
         for field_name in ("n_hits", "batch"):
-            field_value = getattr(self, field_name)
-            if not isinstance(field_value, int) or isinstance(field_value, bool) or field_value < 1:
+            value = getattr(self, field_name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 refuse(
                     f"{field_name} of the signal {self.name} must be a whole number from 1",
-                    repr(field_value),
+                    repr(value),
                     "correct it",
                 )
         if not callable(self.fn):
@@ -133,8 +133,8 @@ class SignalFunction:
         The module's own name depends on how it was started.
         """
         inner_function = inspect.unwrap(self.fn)
-        function_name = getattr(inner_function, "__qualname__", type(inner_function).__qualname__)
-        return f"function {function_name}"[:MAX_TEXT_CHARACTERS]
+        name = getattr(inner_function, "__qualname__", type(inner_function).__qualname__)
+        return f"function {name}"[:MAX_TEXT_CHARACTERS]
 
     def __call__(self, rows: pd.DataFrame) -> Sequence[float]:
         """Numbers of the rows, as the function has them."""
@@ -143,8 +143,8 @@ class SignalFunction:
     @property
     def identity(self) -> str:
         """Name, version and digest of the function's own code, which changes as it is written."""
-        identity_parts = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
-        return f"{self.name} {self.version} {digest(canonical_json(identity_parts), 16)}"
+        parts = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
+        return f"{self.name} {self.version} {digest(canonical_json(parts), 16)}"
 
 
 SIGNAL_STAGES = get_args(Stage)
@@ -160,9 +160,9 @@ def _code_of(signal_callable: Any) -> list[Any]:  # noqa: ANN401 - a function, o
     if not hasattr(signal_callable, "__code__"):
         code_function = getattr(type(signal_callable), "__call__")  # noqa: B004, B009
     closed_values = list(getattr(code_function, "__defaults__", None) or ())
-    for closure_cell in getattr(code_function, "__closure__", None) or ():
+    for cell in getattr(code_function, "__closure__", None) or ():
         with suppress(ValueError):  # one that is empty yet
-            closed_values.append(closure_cell.cell_contents)
+            closed_values.append(cell.cell_contents)
     plain_texts = [
         repr(closed_value)
         for closed_value in closed_values

@@ -178,15 +178,15 @@ class Caches:
 
 def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
     """Depths of a retrieval as JSON holds them; floats keep every bit, NaN is null."""
-    depth_rows = []
+    rows = []
     for depth in depths:
         hit_fields: dict[str, list[Any]] = {}
-        for field_name in Hits._fields:
-            field_values: AnyArray = getattr(depth.hits, field_name).ravel()
-            is_missing = np.isnan(field_values) if field_name in FLOAT_FIELDS else False
-            hit_fields[field_name] = np.where(is_missing, None, field_values).tolist()  # type: ignore[call-overload]
-        depth_rows.append({"query": depth.query, "hits": hit_fields})
-    return depth_rows
+        for name in Hits._fields:
+            values: AnyArray = getattr(depth.hits, name).ravel()
+            is_missing = np.isnan(values) if name in FLOAT_FIELDS else False
+            hit_fields[name] = np.where(is_missing, None, values).tolist()  # type: ignore[call-overload]
+        rows.append({"query": depth.query, "hits": hit_fields})
+    return rows
 
 
 def unpack_depths(depth_rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[DepthHits]:
@@ -548,8 +548,8 @@ class System:
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
             model_client = generator.client
-            model_line = model_client.capabilities(again=True).line(model_client.name)
-            print(model_line)  # noqa: T201 - what a person asked for
+            line = model_client.capabilities(again=True).line(model_client.name)
+            print(line)  # noqa: T201 - what a person asked for
         check_confidence(generator, confidence_switch(self.policy))
         if self.audit is not None:
             try:
@@ -584,14 +584,14 @@ class System:
         if index_content.fingerprint == self.fingerprint:
             return self
         if index_content.settings != opening.settings:
-            field_value = f"others in {opening.place}"
-            refuse("an open index must keep its settings", field_value, "reopen it")
+            value = f"others in {opening.place}"
+            refuse("an open index must keep its settings", value, "reopen it")
         document_fields = _documents_fields(
             index_content, opening, self.policy, self.pack, self.retriever
         )
         with self._change:
-            for field_name, field_value in document_fields.items():
-                setattr(self, field_name, field_value)
+            for field_name, value in document_fields.items():
+                setattr(self, field_name, value)
         return self
 
     def snapshot(self) -> Self:
@@ -641,10 +641,8 @@ class System:
             tuned on scores of another system.
         """
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
-        chunk_names = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
-        return replace(
-            self, policy=policy, entities=chunk_names, signals=self.signals.under(policy)
-        )
+        names = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
+        return replace(self, policy=policy, entities=names, signals=self.signals.under(policy))
 
 
 def _documents_fields(

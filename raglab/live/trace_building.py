@@ -407,14 +407,11 @@ def _existing(trace_path: Path | None, trace_meta: Mapping[str, Any]) -> Trace |
     if trace_path is None or not trace_path.is_file():
         return None
     try:
-        existing_trace = Trace.load(trace_path)
+        trace = Trace.load(trace_path)
     except TraceError:
         return None
-    is_same = all(
-        existing_trace.meta.get(meta_key) == trace_meta.get(meta_key)
-        for meta_key in ("fingerprint", "pack")
-    )
-    return existing_trace if is_same and existing_trace.vectors is not None else None
+    is_same = all(trace.meta.get(key) == trace_meta.get(key) for key in ("fingerprint", "pack"))
+    return trace if is_same and trace.vectors is not None else None
 
 
 def _completed(
@@ -465,9 +462,8 @@ def _write_part(part_path: Path, part_arrays: Mapping[str, AnyArray]) -> None:
 def _part_digest(part_path: Path, part_arrays: Mapping[str, AnyArray]) -> str:
     """SHA-256 over a part's place and arrays."""
     part_hash = hashlib.sha256(f"{part_path.parent.name}/{part_path.name}".encode())
-    for array_name, part_array in part_arrays.items():
+    for name, part_array in part_arrays.items():
         part_hash.update(
-            f"{array_name} {part_array.dtype.str} {part_array.shape}".encode()
-            + part_array.tobytes()
+            f"{name} {part_array.dtype.str} {part_array.shape}".encode() + part_array.tobytes()
         )
     return part_hash.hexdigest()

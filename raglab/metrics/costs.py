@@ -163,12 +163,12 @@ def expected_cost(cells: CellCounts, costs: Costs | FloatArray | None = None) ->
       ... )
       (0.1, 0.05)
     """
-    cell_counts = cell_table(cells)
+    counts = cell_table(cells)
     # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers,
     # so that nothing is rounded before 1 - pass_rate is.
-    saved = cell_counts @ (1.0 - cell_costs(costs))
+    saved = counts @ (1.0 - cell_costs(costs))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return 1.0 - saved / cell_counts.sum(axis=-1)
+        return 1.0 - saved / counts.sum(axis=-1)
 
 
 def cell_table(cells: CellCounts) -> CellCounts:
@@ -200,10 +200,10 @@ def settled_cells(cells: CellCounts, cell: int) -> CellCounts:
 
     Source: rule S6.3.
     """
-    settled_counts = cells.copy()
-    settled_counts[..., cell] += settled_counts[..., PLAIN_CELLS:].sum(axis=-1)
-    settled_counts[..., PLAIN_CELLS:] = 0
-    return settled_counts
+    counts = cells.copy()
+    counts[..., cell] += counts[..., PLAIN_CELLS:].sum(axis=-1)
+    counts[..., PLAIN_CELLS:] = 0
+    return counts
 
 
 def hull(*intervals: Interval) -> Interval:
@@ -240,10 +240,10 @@ def cost_interval(
       >>> [round(float(end), 3) for end in cost_interval(cells)]
       [0.003, 0.445]
     """
-    cell_counts = cell_table(cells)
+    counts = cell_table(cells)
     cell_prices = cell_costs(costs)
     settled_tables = (
-        settled_cells(cell_counts, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
+        settled_cells(counts, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
     )
     return hull(
         *(_cost_interval(settled_table, cell_prices, level) for settled_table in settled_tables)

@@ -104,11 +104,11 @@ def outcome_intervals(counts: IntArray, level: float = 0.95) -> Interval:
       >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
       array([0.97, 0.56, 0.31])
     """
-    count_table = np.asarray(counts)
-    if count_table.shape[-2:] != OUTCOME_TABLE_SHAPE:
-        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {count_table.shape}."
+    table = np.asarray(counts)
+    if table.shape[-2:] != OUTCOME_TABLE_SHAPE:
+        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {table.shape}."
         raise ValueError(msg)
-    return clopper_pearson(count_table, count_table.sum(axis=-1, keepdims=True), level)
+    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +242,11 @@ def contributions(status: CodeArray) -> IntArray:
     """
     outcome_codes = status[:, None, None], np.arange(3)[:, None], np.array([False, True])
     contribution_shape = len(status), 3, 2
-    rate_rows = [
+    rows = [
         np.broadcast_to(rate.counts(*outcome_codes), contribution_shape)
         for rate in RATE_TABLE.values()
     ]
-    return np.stack(rate_rows, axis=-1).astype(np.int64)
+    return np.stack(rows, axis=-1).astype(np.int64)
 
 
 def rate_counts(cells: CellCounts) -> CellCounts:
@@ -575,7 +575,7 @@ class Weighed(NamedTuple):
         Args:
           cell: `RIGHT_CELL` or `WRONG_CELL`.
         """
-        return Weighed(*(settled_cells(cell_counts, cell) for cell_counts in self))
+        return Weighed(*(settled_cells(counts, cell) for counts in self))
 
 
 def effective_counts(weighed: Weighed) -> tuple[FloatArray, FloatArray]:

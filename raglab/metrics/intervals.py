@@ -434,8 +434,8 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
 
 def _check_counts(hit_counts: FloatArray, sample_sizes: FloatArray) -> None:
     """Refuse counts that are missing or more than their cases."""
-    for argument_name, argument_counts in (("k", hit_counts), ("n", sample_sizes)):
-        check_present(argument_counts, argument_name, "count the cases, 0 where there is none")
+    for name, argument_counts in (("k", hit_counts), ("n", sample_sizes)):
+        check_present(argument_counts, name, "count the cases, 0 where there is none")
     if np.any((hit_counts < 0) | (hit_counts > sample_sizes)):
         msg = "k must be between 0 and n; count both on the same cases."
         raise ValueError(msg)

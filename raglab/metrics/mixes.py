@@ -224,12 +224,12 @@ def check_shares(corners: FloatArray, labels: CellCounts, where: str = "") -> No
     """
     for label_index, label in enumerate(LABELS):
         if corners[:, label_index].any() and not labels[label_index]:
-            cases_text = ", ".join(
+            text = ", ".join(
                 f"{int(n_cases)} {label_name}"
                 for label_name, n_cases in zip(LABELS, labels, strict=True)
             )
             rule = f"each label with a share of the mix must have a case{where}"
-            msg = f"{rule}, got {cases_text}; label some {label}, or set its share to 0."
+            msg = f"{rule}, got {text}; label some {label}, or set its share to 0."
             raise ValueError(msg)
 
 
@@ -343,14 +343,12 @@ def label_weights(labels: CellCounts, shares: FloatArray) -> FloatArray:
       labels: cases by label, [..., 3].
       shares: of the labels in traffic, [3].
     """
-    case_counts = np.asarray(labels, dtype=np.float64)
-    present_shares = np.where(case_counts > 0.0, shares, 0.0)
+    counts = np.asarray(labels, dtype=np.float64)
+    present_shares = np.where(counts > 0.0, shares, 0.0)
     present_total = present_shares.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        case_weights = (
-            present_shares / present_total * case_counts.sum(axis=-1, keepdims=True) / case_counts
-        )
-    return np.where(case_counts > 0.0, case_weights, 0.0)
+        weights = present_shares / present_total * counts.sum(axis=-1, keepdims=True) / counts
+    return np.where(counts > 0.0, weights, 0.0)
 
 
 def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
@@ -363,9 +361,9 @@ def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
     stated_mix = checked_mix(mix)
     if stated_mix is None:
         return {}
-    case_counts = np.bincount(label[label >= 0], minlength=len(LABELS))
-    traffic_shares = stated_mix.at_labels(case_counts).center(case_counts)
-    return {"weight": np.append(label_weights(case_counts, traffic_shares), np.nan)[label]}
+    counts = np.bincount(label[label >= 0], minlength=len(LABELS))
+    traffic_shares = stated_mix.at_labels(counts).center(counts)
+    return {"weight": np.append(label_weights(counts, traffic_shares), np.nan)[label]}
 
 
 def weighed_by_mix(cells: CellCounts, shares: FloatArray) -> Weighed:
@@ -388,10 +386,10 @@ def weighed_cases(cells: Cells, weight: FloatArray) -> Weighed:
     """
     scaled_weights = weight * (len(weight) / weight.sum())
     n_cells = len(LABEL_OF_CELL)
-    policy_rows = cells.reshape(-1, cells.shape[-1])
+    rows = cells.reshape(-1, cells.shape[-1])
     counts, weights, squares = (
         np.array(
-            [np.bincount(policy_cells, row_weights, n_cells) for policy_cells in policy_rows]
+            [np.bincount(policy_cells, row_weights, n_cells) for policy_cells in rows]
         ).reshape(*cells.shape[:-1], n_cells)
         for row_weights in (None, scaled_weights, scaled_weights**2)
     )
@@ -407,9 +405,9 @@ def mix_weighings(cells: CellCounts, mix: TrafficMix | None) -> list[Weighed]:
     """
     if mix is None or not cells.size:
         return []
-    case_labels = label_counts(cells.reshape(-1, cells.shape[-1])[0])
-    mix_corners = mix.vertices(case_labels)
-    mix_points = [mix.center(case_labels), *(mix_corners if len(mix_corners) > 1 else ())]
+    labels = label_counts(cells.reshape(-1, cells.shape[-1])[0])
+    mix_corners = mix.vertices(labels)
+    mix_points = [mix.center(labels), *(mix_corners if len(mix_corners) > 1 else ())]
     return [weighed_by_mix(cells, mix_point) for mix_point in mix_points]
 
 

@@ -118,8 +118,8 @@ class Encoder:
                 )
             )
 
-        sort_keys = [(*picture.size, position) for position, picture in enumerate(pictures)]
-        return self._in_order(forward_passes(self.model, sort_keys, one_pass), len(pictures))
+        keys = [(*picture.size, position) for position, picture in enumerate(pictures)]
+        return self._in_order(forward_passes(self.model, keys, one_pass), len(pictures))
 
     def _in_order(
         self, vector_passes: Iterator[tuple[list[int], VectorArray]], n_vectors: int
@@ -205,19 +205,19 @@ class Encoder:
         """Tokens of each passage by the model's count, with prompt and framing tokens, [N]."""
         # A copy: a tokenizer that other threads use must not be told to stop cutting.
         tokenizer: Any = copy.deepcopy(self.model.tokenizer)
-        token_counts: list[int] = []
+        counts: list[int] = []
         for batch_start in range(0, len(texts), COUNTED_TEXTS):
             prompted_texts = [
                 self.prompts.passage + text
                 for text in texts[batch_start : batch_start + COUNTED_TEXTS]
             ]
-            token_counts += [
+            counts += [
                 len(token_ids)
                 for token_ids in tokenizer(prompted_texts, truncation=False, verbose=False)[
                     "input_ids"
                 ]
             ]
-        return np.array(token_counts, dtype=np.int64)
+        return np.array(counts, dtype=np.int64)
 
     def _passes(
         self,
@@ -570,8 +570,8 @@ def causal_model_name(name: str, *, download: bool = False) -> str:
 
 def _causal_files(model_name: str, *, download: bool) -> tuple[str, Path, Path | None]:
     """Identifier, folder and, where it is one, file in GGUF of a causal language model."""
-    if gguf_path := _gguf_file(model_name):
-        return f"{gguf_path.stem}@{file_digest(gguf_path)}", gguf_path.parent, gguf_path
+    if path := _gguf_file(model_name):
+        return f"{path.stem}@{file_digest(path)}", path.parent, path
     model_files = find_model(str(model_name), download=download)
     return model_files.identifier, model_files.folder, None
 

@@ -262,12 +262,10 @@ def _resampled_sums(
     if n_drawn_before % 2:
         rng.integers(0, 2**32, dtype=np.uint32)
     block = slice(block_start, block_start + block_size)
-    block_rows = columns_of_block(block) if session_totals is None else session_totals[block]
-    poisson_counts = _poisson()[
-        rng.integers(0, 2**16, size=(n_boot, len(block_rows)), dtype=np.uint16)
-    ]
+    rows = columns_of_block(block) if session_totals is None else session_totals[block]
+    poisson_counts = _poisson()[rng.integers(0, 2**16, size=(n_boot, len(rows)), dtype=np.uint16)]
     return np.einsum(
-        "br,rc->bc", poisson_counts, block_rows
+        "br,rc->bc", poisson_counts, rows
     )  # not by BLAS, whose bits hang on its threads
 
 

@@ -84,8 +84,8 @@ def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
     """The one column that is estimated, with a warning if it was chosen for the user."""
     if reward is not None and not isinstance(reward, str):
         refuse("reward must be one column here", repr(reward), "call it once for each")
-    (outcome_name,) = outcome_columns(log, reward)
-    return outcome_name
+    (name,) = outcome_columns(log, reward)
+    return name
 
 
 def check_arguments(estimators: Sequence[str], level: float, interval: str, n_boot: int) -> None:
@@ -512,8 +512,8 @@ def overlap(
     """
     check_level(level)
     target_shares = target_probabilities(target, log, arms, mask, features)
-    (weighed_rows,) = weigh_targets(log, (target_shares,), arms, session, mask)
-    return target_overlap(weighed_rows, level, rules or Rules())
+    (rows,) = weigh_targets(log, (target_shares,), arms, session, mask)
+    return target_overlap(rows, level, rules or Rules())
 
 
 def lower_bound(
@@ -590,9 +590,9 @@ def lower_bound(
 def _warn(notes: dict[str, str]) -> None:
     """Say aloud that numbers must not be used; one warning for those that share a reason."""
     for note in dict.fromkeys(notes.values()):
-        estimator_names = ", ".join(estimator for estimator in notes if notes[estimator] == note)
-        warned_source = "dm alone" if estimator_names == "dm" else "this log"
-        target_clause = "" if estimator_names == "dm" else f" about the target ({estimator_names})"
+        names = ", ".join(estimator for estimator in notes if notes[estimator] == note)
+        warned_source = "dm alone" if names == "dm" else "this log"
+        target_clause = "" if names == "dm" else f" about the target ({names})"
         warn_user(
             f"{warned_source} says nothing{target_clause}: {note}. Do not use the number.",
             OverlapWarning,

@@ -68,14 +68,14 @@ class EvaluationRows(NamedTuple):
 # array or frame
 def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401
     """Arms as stated, as the columns of the target, or None: positions."""
-    target_columns = getattr(target, "columns", None)
-    if arms is not None and target_columns is not None and list(arms) != list(target_columns):
+    columns = getattr(target, "columns", None)
+    if arms is not None and columns is not None and list(arms) != list(columns):
         refuse(
             "arms must be the columns of target in order",
-            f"{list(arms)} and {list(target_columns)}",
+            f"{list(arms)} and {list(columns)}",
             "leave arms out",
         )
-    arm_names = arms if arms is not None else target_columns
+    arm_names = arms if arms is not None else columns
     return None if arm_names is None else tuple(arm_names)
 
 
@@ -470,11 +470,11 @@ def _modelled(
 
 def _available(mask: ArrayLike, shape: tuple[int, int]) -> BoolArray:
     """Mask as bool [T, A]."""
-    mask_values = np.asarray(mask)
-    if mask_values.dtype != np.bool_ or mask_values.shape not in {shape, shape[1:]}:
+    values = np.asarray(mask)
+    if values.dtype != np.bool_ or values.shape not in {shape, shape[1:]}:
         refuse(
             f"mask must be booleans [A] or [T, A], {shape}",
-            f"{mask_values.dtype} {mask_values.shape}",
+            f"{values.dtype} {values.shape}",
             "True where available",
         )
-    return np.broadcast_to(mask_values, shape)
+    return np.broadcast_to(values, shape)

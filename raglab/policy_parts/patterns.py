@@ -52,7 +52,7 @@ COUNTED_LISTS = ("deny", "allow", "generic", "facet", "compare", "coverage_gener
 
 def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fields of `Patterns`
     """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
-    hashed_lists = {list_name: getattr(patterns, list_name) for list_name in COUNTED_LISTS} | {
+    hashed_lists = {name: getattr(patterns, name) for name in COUNTED_LISTS} | {
         "entities": list(patterns.entities.items())
     }
     # a later key: without it the hash is that of a policy from before
@@ -314,8 +314,8 @@ def pattern_hits(
     Source: rule S0.6.
     """
     list_counts = np.zeros((len(cases), len(COUNTED_LISTS)), dtype=np.int32)
-    for list_index, list_name in enumerate(COUNTED_LISTS):
-        list_patterns = getattr(patterns, list_name)
+    for list_index, name in enumerate(COUNTED_LISTS):
+        list_patterns = getattr(patterns, name)
         for case_index, case in enumerate(cases):
             if not _cannot_match(list_patterns, case.query):
                 list_counts[case_index, list_index] = sum(

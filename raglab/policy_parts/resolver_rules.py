@@ -163,12 +163,12 @@ def contest(
 
     Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
     """
-    nearest_groups, _, group_gaps = _best_two(np.where(candidates, -best_l2, -np.inf), order)
+    groups, _, group_gaps = _best_two(np.where(candidates, -best_l2, -np.inf), order)
     signature_best, anchor_best = (
         _best_two(np.where(candidates, similarity, -np.inf), order)
         for similarity in (sig_sim, anchor_sim)
     )
-    return Contest(nearest_groups, group_gaps, *signature_best, *anchor_best)
+    return Contest(groups, group_gaps, *signature_best, *anchor_best)
 
 
 class RuleThresholds(NamedTuple):

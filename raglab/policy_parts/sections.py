@@ -444,7 +444,7 @@ class ModelSection(_ListSection):
     @cached_property
     def model(self) -> DecisionModel:
         """The model as the algebra takes it."""
-        signal_parts = (
+        parts = (
             SignalPart(
                 signal_name,
                 part_section.center,
@@ -458,9 +458,7 @@ class ModelSection(_ListSection):
         class_bias: tuple[float, ...] = self.bias
         if self.mix is not None:
             class_bias = mixed_bias(class_bias, self.mix.fitted, self.mix.traffic)
-        return DecisionModel(
-            tuple(signal_parts), class_bias, self.asked_right, self.structure, group_bias
-        )
+        return DecisionModel(tuple(parts), class_bias, self.asked_right, self.structure, group_bias)
 
 
 class DecisionSection(_Section):
@@ -528,16 +526,14 @@ class PatternLists(_ListSection):
         A thousand small bombs are no larger than a big one.
         """
         spent_budget = NOTHING_SPENT
-        for list_name in (*COUNTED_LISTS, "entities", "document_entities"):
-            listed_patterns = getattr(self, list_name)
+        for name in (*COUNTED_LISTS, "entities", "document_entities"):
+            listed_patterns = getattr(self, name)
             try:
                 spent_budget = check_patterns(_listed_patterns(listed_patterns), spent_budget)
                 unknown_entities = [
-                    list_name
-                    for list_name in self.document_entities
-                    if list_name not in self.entities
+                    name for name in self.document_entities if name not in self.entities
                 ]
-                if unknown_entities and list_name == "document_entities":
+                if unknown_entities and name == "document_entities":
                     requirement = (
                         f"document_entities must be among entities, {unknown_entities[0]!r} is not"
                     )
@@ -546,9 +542,7 @@ class PatternLists(_ListSection):
                 problem = PydanticCustomError(
                     "pattern", "{rule}", {"rule": str(error).removesuffix(".")}
                 )
-                error_details = InitErrorDetails(
-                    type=problem, loc=(list_name,), input=listed_patterns
-                )
+                error_details = InitErrorDetails(type=problem, loc=(name,), input=listed_patterns)
                 raise ValidationError.from_exception_data(
                     type(self).__name__, [error_details]
                 ) from None

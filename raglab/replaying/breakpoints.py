@@ -253,8 +253,8 @@ def _one_value(
                 )[0]
             },
         )
-    case_values: FloatArray = np.asarray(measurements(measurement_name), dtype=np.float64)[None]
-    return case_values
+    values: FloatArray = np.asarray(measurements(measurement_name), dtype=np.float64)[None]
+    return values
 
 
 def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> FloatArray:

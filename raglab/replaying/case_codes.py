@@ -124,8 +124,8 @@ def policy_slice(thresholds: Any, policy_block: slice) -> Any:  # noqa: ANN401
         return thresholds.rows(policy_block)
     if isinstance(thresholds, dict):
         return {
-            section_name: policy_slice(section_thresholds, policy_block)
-            for section_name, section_thresholds in thresholds.items()
+            name: policy_slice(section_thresholds, policy_block)
+            for name, section_thresholds in thresholds.items()
         }
     return (
         type(thresholds)(*map(partial(policy_slice, policy_block=policy_block), thresholds))
@@ -146,8 +146,8 @@ def policy_cells(
       policies: of one structure.
       weight: of each case, [Q]; 1 where not given.
     """
-    code_counts = vectorised_codes(evidence, policy_thresholds(policies), len(policies), weight)
-    return count_codes(code_counts).cells
+    counts = vectorised_codes(evidence, policy_thresholds(policies), len(policies), weight)
+    return count_codes(counts).cells
 
 
 def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> CodeArray:

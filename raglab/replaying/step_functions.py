@@ -132,8 +132,8 @@ def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyD
     finite_ends = [
         range_end for range_end in (swept_range.low, swept_range.high) if np.isfinite(range_end)
     ]
-    end_value = finite_ends[0] if finite_ends else 0.0
-    return policy.replace(path, int(end_value) if swept_range.whole else end_value)
+    value = finite_ends[0] if finite_ends else 0.0
+    return policy.replace(path, int(value) if swept_range.whole else value)
 
 
 def _end_codes(

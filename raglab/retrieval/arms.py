@@ -61,10 +61,8 @@ def arm_row(arm: str) -> ArmRow | None:
       MissingExtensionError: the room is not installed.
     """
     arm_room = ARMS[arm].room if arm in ARMS else ""
-    registered_row: ArmRow | None = (
-        extension(f"arm.{arm}", arm_room, f"arm {arm}") if arm_room else None
-    )
-    return registered_row
+    row: ArmRow | None = extension(f"arm.{arm}", arm_room, f"arm {arm}") if arm_room else None
+    return row
 
 
 def check_arm(requested_arm: str, index_arms: Collection[str]) -> None:

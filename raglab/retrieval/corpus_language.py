@@ -113,14 +113,14 @@ def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]
     encoder_name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
     if not encoder_name.startswith(f"{BUNDLED}=="):
         return []
-    chunk_texts = [chunk.full_text for chunk in trace.chunks]
+    texts = [chunk.full_text for chunk in trace.chunks]
     return [
         case_index
         for case_index, case in enumerate(trace.cases)
         if is_foreign(
             case.query,
             (
-                chunk_texts[chunk_index]
+                texts[chunk_index]
                 for chunk_index in np.unique(trace.hits.chunk[case_index])
                 if chunk_index >= 0
             ),

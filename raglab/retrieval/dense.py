@@ -288,9 +288,9 @@ class EmbeddingCache:
     def put(self, arrays: Mapping[str, AnyArray]) -> None:
         """Store arrays [rows, columns] in one transaction."""
         stored_arrays = {}  # bytes of each, after a line with its type and shape
-        for text_key, embedding in arrays.items():
+        for key, embedding in arrays.items():
             stored_embedding = embedding.astype(embedding.dtype.newbyteorder("<"), copy=False)
-            stored_arrays[text_key] = (
+            stored_arrays[key] = (
                 f"{stored_embedding.dtype.str} {len(stored_embedding)} "
                 f"{stored_embedding.shape[1]}\n"
             ).encode() + stored_embedding.tobytes()

@@ -127,7 +127,7 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
         for positioned_text in texts
     ]
     # How often a word stands in small letters, and with a capital where no sentence begins.
-    case_counts = Counter(
+    counts = Counter(
         (word.folded, word.capital)
         for positioned_text in positioned_texts
         for sentence in positioned_text
@@ -138,7 +138,7 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
         [
             candidate_name
             for sentence in positioned_text
-            for candidate_name in _candidate_names(sentence, case_counts)
+            for candidate_name in _candidate_names(sentence, counts)
         ]
         for positioned_text in positioned_texts
     ]

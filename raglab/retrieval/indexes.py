@@ -156,10 +156,10 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
     """
     opened_index = _keyword_index(texts)
     for file_name, (array_name, array_dtype) in zip(BM25_FILES, BM25_ARRAYS.items(), strict=False):
-        with target(file_name) as target_path, target_path.open("xb") as array_file:
+        with target(file_name) as path, path.open("xb") as array_file:
             np.save(array_file, opened_index.scores[array_name].astype(array_dtype, copy=False))
-    with target(BM25_WORDS) as target_path:
-        target_path.write_text("\n".join(opened_index.vocab_dict), encoding="utf-8")
+    with target(BM25_WORDS) as path:
+        path.write_text("\n".join(opened_index.vocab_dict), encoding="utf-8")
 
 
 def _keyword_index(texts: Sequence[str]) -> bm25s.BM25:

@@ -172,10 +172,8 @@ def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
       ValueError: both must have token embeddings.
     """
     if queries.tokens is None or not indexes.tokens:
-        bare_part = "queries" if queries.tokens is None else "indexes"
-        message = (
-            f"late interaction needs token embeddings, got none with {bare_part}; pass a reranker."
-        )
+        part = "queries" if queries.tokens is None else "indexes"
+        message = f"late interaction needs token embeddings, got none with {part}; pass a reranker."
         raise ValueError(message)
     return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens)
 

@@ -196,8 +196,8 @@ class Baseline(Result):
         """A row a case: `case_id`, `question`, `label`, `judged_by`, `outcome`, `cost`."""
         import pandas as pd
 
-        column_names = ["case_id", *BaselineCase._fields[1:]]
-        return pd.DataFrame(self.cases, columns=column_names).assign(cost=self.case_costs)
+        names = ["case_id", *BaselineCase._fields[1:]]
+        return pd.DataFrame(self.cases, columns=names).assign(cost=self.case_costs)
 
     def text(self) -> str:
         """The file's content: the head, then one case a line."""

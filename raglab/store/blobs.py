@@ -178,28 +178,24 @@ class Blobs:
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
             return {
-                stored_key.decode(): stored_value
-                for stored_key, value_digest, stored_value in connection.execute(
+                stored_key.decode(): value
+                for stored_key, value_digest, value in connection.execute(
                     "SELECT key, digest, value FROM blobs "
                     "WHERE key IN (SELECT value FROM json_each(?))",
                     (json.dumps(list(keys)),),
                 )
                 if isinstance(value_digest, bytes)
-                and isinstance(stored_value, bytes)
-                and hmac.compare_digest(
-                    value_digest, self._digest(stored_key.decode(), stored_value)
-                )
+                and isinstance(value, bytes)
+                and hmac.compare_digest(value_digest, self._digest(stored_key.decode(), value))
             }
 
         return self._run(read, make=False) or {}
 
     def put(self, values: Mapping[str, bytes]) -> None:
         """Store values in one transaction, over what has their keys."""
-        digested_rows = [
-            (blob_key, self._digest(blob_key, blob), blob) for blob_key, blob in values.items()
-        ]
-        if digested_rows:
-            self._write("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", digested_rows, make=True)
+        rows = [(key, self._digest(key, blob), blob) for key, blob in values.items()]
+        if rows:
+            self._write("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows, make=True)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out the values of keys."""
@@ -220,13 +216,11 @@ class Blobs:
             self._disconnect()
 
     def _digest(self, blob_key: str, blob: bytes) -> bytes:
-        digested_text = (
-            len(blob_key).to_bytes(8, "big") + blob_key.encode("utf-8", "surrogatepass") + blob
-        )
+        text = len(blob_key).to_bytes(8, "big") + blob_key.encode("utf-8", "surrogatepass") + blob
         return (
-            sha256(digested_text).digest()
+            sha256(text).digest()
             if self._secret is None
-            else hmac.digest(self._secret, digested_text, "sha256")
+            else hmac.digest(self._secret, text, "sha256")
         )
 
     def _write(
@@ -357,9 +351,9 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     """Connection to a file of ours, which is made where it is not there."""
     if not os.path.lexists(path):
         _make(path)
-    unsafe_reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
-    if unsafe_reason:
-        raise _ForeignError(unsafe_reason)
+    reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
+    if reason:
+        raise _ForeignError(reason)
     try:
         return _connect(path, "mode=rw", patience_s)
     except sqlite3.OperationalError as error:

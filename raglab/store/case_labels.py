@@ -347,8 +347,8 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
 def _label_text(case: Case) -> str:
     """Label as messages show it: `ok a.md; b.md`."""
     sources = "; ".join((*case.expect_sources, *case.expect_sources_any))
-    label_parts = (case.expect_status, sources, case.min_sources, case.expect_option)
-    return " ".join(map(str, filter(None, label_parts)))
+    parts = (case.expect_status, sources, case.min_sources, case.expect_option)
+    return " ".join(map(str, filter(None, parts)))
 
 
 def _repeated_questions(

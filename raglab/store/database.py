@@ -516,8 +516,8 @@ class Database:
     def _hidden(self, error_text: str) -> str:
         """Text without the secrets of the URL."""
         url_secrets = [str(self.url.password or "")]
-        for query_values in self.url.normalized_query.values():
-            url_secrets += query_values
+        for values in self.url.normalized_query.values():
+            url_secrets += values
         return without_secrets(error_text, url_secrets, _MASK)
 
 

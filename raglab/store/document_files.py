@@ -214,10 +214,7 @@ def csv_blocks(table_content: str, path: Path) -> DocumentBlocks:
     for first_row in range(0, len(row_records), MAX_TABLE_BLOCK_ROWS):
         page_table = table_block(
             head_record.cells,
-            [
-                row_cells
-                for _, row_cells in row_records[first_row : first_row + MAX_TABLE_BLOCK_ROWS]
-            ],
+            [cells for _, cells in row_records[first_row : first_row + MAX_TABLE_BLOCK_ROWS]],
         )
         table_blocks.append(page_table._replace(page=first_row // MAX_TABLE_BLOCK_ROWS + 1))
     return DocumentBlocks(table_name, tuple(table_blocks))

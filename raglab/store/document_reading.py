@@ -159,8 +159,8 @@ def _cache() -> Blobs:
 def _made_by() -> str:
     """What blocks depend on besides the file: the code that reads it, and its libraries."""
     code_digest = sha256()
-    for module_path in sorted(Path(__file__).parent.glob("*.py")):
-        code_digest.update(module_path.read_bytes())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        code_digest.update(path.read_bytes())
     for library in _READING_LIBRARIES:
         with suppress(PackageNotFoundError):
             code_digest.update(f"{library} {version(library)}".encode())

@@ -492,11 +492,7 @@ def _warn_of_label(hit_rows: _Rows, column_name: str, row_values: FloatArray) ->
 
 def _gates_off(measurements: Measurements) -> list[str]:
     """Gates that compare what no row of the frame measures."""
-    measured_columns = {
-        column_name
-        for column_name, row_values in measurements.items()
-        if not np.isnan(row_values).all()
-    }
+    measured_columns = {name for name, values in measurements.items() if not np.isnan(values).all()}
     if not measured_columns.isdisjoint(("l2", "cosine")):
         return []
     has_scores = not measured_columns.isdisjoint(("s_rerank", "s_hybrid"))

@@ -238,7 +238,7 @@ class HitTable(NamedTuple):
         """Cells of a row by field."""
         return JsonLine(
             self.table.where(row),
-            {field_name: field_cells[row] for field_name, field_cells in columns.items()},
+            {field_name: cells[row] for field_name, cells in columns.items()},
         )
 
 

@@ -497,8 +497,8 @@ def _document_chunks(file_path: Path, source: str, limits: Limits) -> PlacedChun
             "rename the file",
             shown_value(source),
         )
-    placed_chunks: PlacedChunks = _read(file_path, limits, "corpus")[1](source, file_path, limits)
-    return placed_chunks
+    chunks: PlacedChunks = _read(file_path, limits, "corpus")[1](source, file_path, limits)
+    return chunks
 
 
 def _corpus(file_path: Path, default_name: str, limits: Limits) -> Corpus:
@@ -617,8 +617,8 @@ def _table_corpus(source_table: tables.SourceTable, corpus_name: str, columns: C
             if column_name in table_line.record
         }
         record = {
-            column_name: cell_value
-            for column_name, cell_value in table_line.record.items()
+            column_name: value
+            for column_name, value in table_line.record.items()
             if column_name not in further_tags
         }
         row_tags = record.get("tags", {})

@@ -75,16 +75,14 @@ class EventTable:
     def kinds(self) -> Mapping[str, str]:
         """Kind of each column; `listed` for a text that is found by its value, `time` for `at`."""
         return ({"seq": "whole", "at": "time"} if self.key is None else {}) | {
-            table_column.name: "listed"
-            if table_column.listed and table_column.kind == "text"
-            else table_column.kind
-            for table_column in self.columns
+            column.name: "listed" if column.listed and column.kind == "text" else column.kind
+            for column in self.columns
         }
 
     @cached_property
     def missing(self) -> frozenset[str]:
         """Columns that may be null."""
-        return frozenset(table_column.name for table_column in self.columns if table_column.missing)
+        return frozenset(column.name for column in self.columns if column.missing)
 
 
 def encode_row(table_row: Mapping[str, Any], event_table: EventTable) -> dict[str, Any]:
@@ -98,8 +96,7 @@ def encode_row(table_row: Mapping[str, Any], event_table: EventTable) -> dict[st
         not finite.
     """
     return {
-        column_name: _encode(column_name, cell_value, event_table.kinds[column_name])
-        for column_name, cell_value in table_row.items()
+        name: _encode(name, value, event_table.kinds[name]) for name, value in table_row.items()
     }
 
 
@@ -184,16 +181,16 @@ def _read_row(
       InputError: a value of another type than its column's, a number that is not finite, or JSON
         that is none.
     """
-    decoded_row = dict(zip(column_names, stored_values, strict=True))
-    for column_name, stored_value in decoded_row.items():
+    row = dict(zip(column_names, stored_values, strict=True))
+    for column_name, stored_value in row.items():
         if stored_value is None and column_name in event_table.missing:
             continue
         try:
-            decoded_row[column_name] = _decode(stored_value, event_table.kinds[column_name])
+            row[column_name] = _decode(stored_value, event_table.kinds[column_name])
         except (ValueError, TypeError, RecursionError):
             shown_fault = f"{stored_value!r:.80} as {column_name} of {event_table.name}"
             raise _altered(shown_fault) from None
-    return decoded_row
+    return row
 
 
 def _altered(shown_fault: str) -> InputError:
@@ -287,10 +284,7 @@ class Entries:
         """Take its texts out of an event; whether it had any."""
         event_table, sql_table = self._tables[table]
         blanked_values = {} if event_table.without is None else event_table.without(row)
-        if all(
-            row[column_name] == blanked_value
-            for column_name, blanked_value in blanked_values.items()
-        ):
+        if all(row[name] == blanked_value for name, blanked_value in blanked_values.items()):
             return False
         self._link.execute(
             sql.update(sql_table)

@@ -203,11 +203,7 @@ def _decision_without_texts(decision_row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "answer": None,
         "options": [
-            {
-                option_key: option_value
-                for option_key, option_value in option.items()
-                if option_key != "text"
-            }
+            {key: value for key, value in option.items() if key != "text"}
             for option in decision_row["options"]
         ],
         "warnings": [],
@@ -465,11 +461,11 @@ def request_row(
     Raises:
       ValueError: no such request.
     """
-    table_row = log.row(table_name, request_id=request_id)
-    if table_row is None:
+    row = log.row(table_name, request_id=request_id)
+    if row is None:
         message = (
             f"request_id must be that of a {request_kind} in the log, got {request_id!r:.80}; the "
             "response names it."
         )
         raise ValueError(message)
-    return table_row
+    return row

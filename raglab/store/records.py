@@ -63,10 +63,10 @@ class Faults:
         rule = (
             rule if rule in self._kinds or len(self._kinds) < _MAX_FAULT_KINDS else "further rules"
         )
-        example_values = self._kinds.setdefault(rule, (location, remedy, {}))[2]
+        values = self._kinds.setdefault(rule, (location, remedy, {}))[2]
         self._counts[rule] += 1
-        if example is not None and len(example_values) < _SHOWN_FAULT_VALUES:
-            example_values.setdefault(example)
+        if example is not None and len(values) < _SHOWN_FAULT_VALUES:
+            values.setdefault(example)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -160,9 +160,9 @@ class Fields(BaseModel):
     def stated(self, names: Iterable[str]) -> dict[str, Any]:
         """Those of some fields that are stated, lists as tuples."""
         return {
-            field_name: tuple(field_value) if isinstance(field_value, list) else field_value
+            field_name: tuple(value) if isinstance(value, list) else value
             for field_name in names
-            if (field_value := getattr(self, field_name)) is not None
+            if (value := getattr(self, field_name)) is not None
         }
 
 
@@ -318,8 +318,8 @@ def read_case(
         case_fields.id,
         **case_fields.stated(CASE_FIELDS),
         extra={
-            field_name: field_value
-            for field_name, field_value in record_line.record.items()
+            field_name: value
+            for field_name, value in record_line.record.items()
             if field_name not in LINE_NAMES
         },
     )

@@ -74,16 +74,16 @@ def check_column_types(
     Raises:
       InputError: names the column, or one that no trace has.
     """
-    name_counts = Counter(schema.names)
+    counts = Counter(schema.names)
     for schema_field in schema:
         field_types = expected.get(
             signal_prefix if schema_field.name.startswith(signal_prefix) else schema_field.name,
             ["no column"],
         )
-        if name_counts[schema_field.name] > 1 or schema_field.type not in field_types:
+        if counts[schema_field.name] > 1 or schema_field.type not in field_types:
             type_rule = f"column {shown_value(schema_field.name)} must be one {field_types[0]}"
             raise BrokenRuleError(
-                type_rule, f"{name_counts[schema_field.name]} {shown_value(str(schema_field.type))}"
+                type_rule, f"{counts[schema_field.name]} {shown_value(str(schema_field.type))}"
             )
 
 

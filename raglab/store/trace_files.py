@@ -103,9 +103,7 @@ def chunk_rows(trace: TraceData) -> Rows:
 
 def decode_chunk(chunk_row: Mapping[str, Any]) -> Chunk:
     """Chunk of a row, which has no section in a trace without any."""
-    chunk_fields: dict[str, Any] = {
-        field_name: chunk_row.get(field_name) for field_name in Chunk._fields
-    }
+    chunk_fields: dict[str, Any] = {name: chunk_row.get(name) for name in Chunk._fields}
     chunk_fields["tags"] = json.loads(chunk_row["tags"])
     chunk_fields["entities"], chunk_fields["section"] = (
         tuple(chunk_row["entities"]),
@@ -117,12 +115,12 @@ def decode_chunk(chunk_row: Mapping[str, Any]) -> Chunk:
 def answer_rows(answers: Answers, n_cases: int) -> Rows:
     """Answers by case."""
     rows_by_case: Rows = [[] for _ in range(n_cases)]
-    answer_columns = (
+    columns = (
         answer_field.tolist() if isinstance(answer_field, np.ndarray) else answer_field
         for answer_field in answers[2:]
     )
-    for case_index, *row_values in zip(*answer_columns, strict=True):
-        answer = dict(zip(_ANSWER_FIELDS, row_values, strict=True))
+    for case_index, *values in zip(*columns, strict=True):
+        answer = dict(zip(_ANSWER_FIELDS, values, strict=True))
         rows_by_case[case_index].append(
             answer | {"chunks": [chunk for chunk in answer["chunks"] if chunk >= 0]}
         )
@@ -499,11 +497,11 @@ def _flat_values(table: pa.Table, column_name: str) -> AnyArray:
     Raises:
       ValueError: one of them is null.
     """
-    flat_column = table[column_name].combine_chunks().flatten()
-    if flat_column.null_count:
+    column = table[column_name].combine_chunks().flatten()
+    if column.null_count:
         message = f"a number of {column_name} is null"
         raise ValueError(message)
-    numbers: AnyArray = flat_column.to_numpy(zero_copy_only=False)
+    numbers: AnyArray = column.to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -569,12 +567,12 @@ def _latency_head(latency: Latency, fingerprint: str) -> dict[str, Any]:
 
     A SHA-256 over them and the fingerprint of their trace among it, with one NaN for all.
     """
-    hashed_facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
+    facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
     return {
         "fingerprint": fingerprint,
         "stages": list(latency.stages),
         "shape": list(latency.ms.shape[1:]),
-        "content": hashlib.sha256(hashed_facts.encode() + array_bytes(latency.ms)).hexdigest(),
+        "content": hashlib.sha256(facts.encode() + array_bytes(latency.ms)).hexdigest(),
     }
 
 

@@ -200,12 +200,12 @@ def check_alike(first_facts: Mapping[str, Any], second_facts: Mapping[str, Any])
     Raises:
       InputError: names the first difference.
     """
-    for fact_name in dict.fromkeys((*first_facts, *second_facts)):
-        first_fact = first_facts.get(fact_name)
-        second_fact = second_facts.get(fact_name)
-        if first_fact != second_fact and fact_name != FAILED_FACT:
+    for name in dict.fromkeys((*first_facts, *second_facts)):
+        first_fact = first_facts.get(name)
+        second_fact = second_facts.get(name)
+        if first_fact != second_fact and name != FAILED_FACT:
             _refuse(
-                f"traces must have the same {fact_name}",
+                f"traces must have the same {name}",
                 f"{shown_value(str(first_fact))} and {shown_value(str(second_fact))}",
             )
 

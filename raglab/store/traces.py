@@ -205,10 +205,10 @@ class Trace(values.TraceData):
             source=source,
             version=version,
         )
-        signal_trace = with_column(self, signal, values)
-        if signal_trace is not self:
-            warn_of_directions(signal_trace, [name])
-        return signal_trace
+        trace = with_column(self, signal, values)
+        if trace is not self:
+            warn_of_directions(trace, [name])
+        return trace
 
     def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
         """Trace whose cases have these labels; hits and measurements stay as they are.

@@ -416,11 +416,11 @@ def _negated_position(word_parts: list[WordPart], search_span: range) -> int | N
     """The first word of substance within one clause; an adverb only if it is alone."""
     adverb_index = None
     for part_index in search_span:
-        part_text, (_, word_kind, *_) = word_parts[part_index]
+        text, (_, word_kind, *_) = word_parts[part_index]
         if word_kind == BREAK:
             break
         if word_kind in {WORD, NAME, NUMBER, UNIT}:
-            if not _ADVERB_WORD.match(part_text):
+            if not _ADVERB_WORD.match(text):
                 return part_index
             adverb_index = part_index if adverb_index is None else adverb_index
     return adverb_index

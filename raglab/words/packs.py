@@ -327,7 +327,7 @@ class Pack(_Part):
     @cached_property
     def asked(self) -> TermTable:
         """Expressions of fields and families."""
-        return {field_name: field_terms.asked for field_name, field_terms in self.fields.items()}
+        return {name: field_terms.asked for name, field_terms in self.fields.items()}
 
     def own_words(self, field: str | None) -> Expressions:
         """Words of a field that say nothing further."""
@@ -349,12 +349,12 @@ class Pack(_Part):
 def _canonical_pack(pack_value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
     if isinstance(pack_value, BaseModel):
         return {
-            entry_name: _canonical_pack(held)
-            for entry_name, model_field in type(pack_value).model_fields.items()
-            if (held := getattr(pack_value, entry_name)) != model_field.default
+            name: _canonical_pack(held)
+            for name, model_field in type(pack_value).model_fields.items()
+            if (held := getattr(pack_value, name)) != model_field.default
         }
     if isinstance(pack_value, Mapping):
-        return [[entry_name, _canonical_pack(held)] for entry_name, held in pack_value.items()]
+        return [[name, _canonical_pack(held)] for name, held in pack_value.items()]
     if isinstance(pack_value, frozenset):
         return sorted(pack_value)
     return (
@@ -440,9 +440,9 @@ def _filled_parts(stated_parts: object, file_of: Callable[[str], str]) -> dict[s
             "write name: expression",
         )
     known_parts = {"money": MONEY_EXPRESSION}
-    for part_name, part_expression in stated_parts.items():
-        known_parts[str(part_name)] = _fill_expressions(
-            str(part_expression), known_parts, f"parts.{part_name}", file_of
+    for name, part_expression in stated_parts.items():
+        known_parts[str(name)] = _fill_expressions(
+            str(part_expression), known_parts, f"parts.{name}", file_of
         )
     return known_parts
 
@@ -450,9 +450,9 @@ def _filled_parts(stated_parts: object, file_of: Callable[[str], str]) -> dict[s
 def _unread_entries(stated_pack: Mapping[str, Any], pack: Pack) -> list[str]:
     """Entries of a language that there is not, and wording of a field that the pack lacks."""
     unread_names = [
-        f"{table_key}.{language}"
-        for table_key in ("wording", "language_words", "amounts")
-        for language in stated_pack.get(table_key, ())
+        f"{key}.{language}"
+        for key in ("wording", "language_words", "amounts")
+        for language in stated_pack.get(key, ())
         if language not in TEXTS
     ]
     for language, wording in (

@@ -281,14 +281,14 @@ def _plain_lines(text: str) -> list[str | CodeBlock]:
     visible_lines: list[str | CodeBlock] = []
     prose_lines: list[str] = []
     in_comment = False  # whether a comment is open, which then holds the code too
-    for text_part in split_code(text.splitlines()):
-        if isinstance(text_part, str):
-            prose_lines.append(text_part)
-            comment_start = text_part.rfind("<!--")
-            comment_end = text_part.rfind("-->")
+    for part in split_code(text.splitlines()):
+        if isinstance(part, str):
+            prose_lines.append(part)
+            comment_start = part.rfind("<!--")
+            comment_end = part.rfind("-->")
             in_comment = comment_start > comment_end or (in_comment and comment_end < 0)
         elif not in_comment:
-            visible_lines += [*_plain_prose(prose_lines), text_part]
+            visible_lines += [*_plain_prose(prose_lines), part]
             prose_lines = []
     return [*visible_lines, *_plain_prose(prose_lines)]
 
@@ -344,13 +344,9 @@ def _is_title(text_lines: Sequence[str | CodeBlock]) -> bool:
 
 def _line_cells(table_line: str) -> tuple[str, ...]:
     """Cells of a table's line, with the empty ones."""
-    inner_text = table_line.removeprefix("|")
-    inner_text = (
-        inner_text[:-1]
-        if inner_text.endswith("|") and not inner_text.endswith("\\|")
-        else inner_text
-    )
-    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL_BORDER.split(inner_text))
+    text = table_line.removeprefix("|")
+    text = text[:-1] if text.endswith("|") and not text.endswith("\\|") else text
+    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL_BORDER.split(text))
 
 
 def _prose_sentences(prose_block: str) -> Iterator[str]:

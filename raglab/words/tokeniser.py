@@ -139,12 +139,12 @@ def split_words(text: str, *, underscores: bool = False) -> list[str]:
     text = composed(text)
     if not _OTHER_CHARACTER.search(text):
         return word_pattern.findall(text.casefold())
-    split_parts: list[str] = []
+    parts: list[str] = []
     for paired_run, single_word in (_MARKED_NAME if underscores else _MARKED_WORD).findall(
         folded(text)
     ):
-        split_parts += _letter_pairs(paired_run) if paired_run else (single_word,)
-    return split_parts
+        parts += _letter_pairs(paired_run) if paired_run else (single_word,)
+    return parts
 
 
 def whole_words(text: str) -> Iterator[re.Match[str]]:

@@ -136,9 +136,9 @@ class Waiting(NamedTuple):
 
     def vain(self, tried: Sequence[str]) -> str:
         """What was read in vain, as a warning says it."""
-        tried_values = self.turn.say("either").join(map(self.shown, dict.fromkeys(tried)))
-        text_key = "not_found" if self.gap.kind == PAGE_SCOPE else "unreadable"
-        return self.turn.say(text_key, field=self.field, values=tried_values)
+        values = self.turn.say("either").join(map(self.shown, dict.fromkeys(tried)))
+        key = "not_found" if self.gap.kind == PAGE_SCOPE else "unreadable"
+        return self.turn.say(key, field=self.field, values=values)
 
     def answer(self, reading: ValueReading, warnings: Sequence[str] = ()) -> Response:
         """Response to the request filled in."""
@@ -323,8 +323,8 @@ def _row_words(field: str) -> tuple[frozenset[str], str]:
 
     `price of the kit` asks for what `how much is the kit` does.
     """
-    field_name, _, limit_suffix = field.partition(":")
-    name_stems = stems(expression("paid").sub(" ", plain(field_name))) or stems(field_name)
+    name, _, limit_suffix = field.partition(":")
+    name_stems = stems(expression("paid").sub(" ", plain(name))) or stems(name)
     return frozenset(name_stems), limit_suffix
 
 
@@ -362,9 +362,7 @@ def limiting_words(text: str) -> tuple[str, ...]:
         *entries("filler")
     }
     limit_words |= {
-        limit_match[0]
-        for list_name in LIMIT_LISTS
-        for limit_match in expression(list_name).finditer(text)
+        limit_match[0] for name in LIMIT_LISTS for limit_match in expression(name).finditer(text)
     }
     limit_words |= {word for word in split_words(text) if word.isdigit()}
     # `where do i pay the fee?` asks for no sum, whatever it names.

@@ -197,7 +197,7 @@ def current_rows(log: Entries, **column_values: Any) -> Versions:  # noqa: ANN40
       InputError: a row of the log is none.
     """
     with as_written():
-        row_bodies = (stored_row["body"] for stored_row in log.rows(CURRENT, **column_values))
+        row_bodies = (row["body"] for row in log.rows(CURRENT, **column_values))
         return _in_order(map(ClarificationDefault.model_validate, row_bodies))
 
 

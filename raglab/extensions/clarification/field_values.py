@@ -207,15 +207,13 @@ def _content(text: str) -> bool:
 @lru_cache(maxsize=1)
 def _fillers() -> frozenset[str]:
     """Stems of words that say nothing of what a value is."""
-    return frozenset(
-        entry_stem for list_entry in entries("stating") for entry_stem in stems(list_entry)
-    )
+    return frozenset(entry_stem for entry in entries("stating") for entry_stem in stems(entry))
 
 
 def _is_former(statement: Statement) -> bool:
     """Whether a statement says that its value held once."""
     plain_text = plain(statement.text)
-    return any(expression(list_name).search(plain_text) for list_name in ("lapsed", "older"))
+    return any(expression(name).search(plain_text) for name in ("lapsed", "older"))
 
 
 def _typed_value(statement: Statement, value_kind: str | None) -> str | None:

@@ -196,7 +196,7 @@ def candidates(
 def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, float]:
     """Stems of the topic that the documents have, the rarer the heavier."""
     chunk_stems = [stems(chunk.full_text) for chunk in documents]
-    stem_weights = {}
+    weights = {}
     for topic_word in topic:
         topic_stem = stem(topic_word)
         n_chunks = sum(
@@ -205,8 +205,8 @@ def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, floa
         )
         if n_chunks:
             kind_factor = KIND_WORD_WEIGHT if is_kind_word(topic_word) else 1.0
-            stem_weights[topic_stem] = kind_factor * (1.0 + math.log(len(chunk_stems) / n_chunks))
-    return stem_weights
+            weights[topic_stem] = kind_factor * (1.0 + math.log(len(chunk_stems) / n_chunks))
+    return weights
 
 
 def needed_words(topic: Sequence[str]) -> frozenset[str]:
@@ -632,7 +632,7 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
     if count_match and statement.kind == "duration" and expression("duration").search(text) is None:
         unmet_words.add(count_match[0])  # of guests, not of nights
     time_text = " ".join(
-        text_value.text for text_value in values_in(text) if text_value.kind in {"date", "number"}
+        value.text for value in values_in(text) if value.kind in {"date", "number"}
     )
     unmet_words |= {
         year for year in YEAR_PATTERN.findall(time_text) if _is_untimely(statement, year, documents)
@@ -678,8 +678,8 @@ def _document_text(chunk: Chunk, documents: Sequence[Chunk]) -> str:
 
 
 def _full_name(statement: Statement) -> str:
-    full_name = f"{statement.heading} {statement.label} {statement.head}"
-    return f"{full_name} {statement.text}" if statement.form == "sentence" else full_name
+    name = f"{statement.heading} {statement.label} {statement.head}"
+    return f"{name} {statement.text}" if statement.form == "sentence" else name
 
 
 def _opposed(text: str, statement: Statement, opposed_pairs: Sequence[tuple[str, str]]) -> set[str]:
@@ -744,11 +744,11 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
             plain(text[: text_value.start]),
         )
         bound_lists = {
-            list_name
-            for list_name in _BOUND_LISTS
+            name
+            for name in _BOUND_LISTS
             if any(
                 bound_match.end() == len(text_before)
-                for bound_match in expression(list_name).finditer(text_before)
+                for bound_match in expression(name).finditer(text_before)
             )
         }
         if (
@@ -794,11 +794,9 @@ def _clause(statement: Statement) -> str:
 
     Its label and head, the whole of it where they name no time.
     """
-    label_text = f"{statement.head} {statement.label}"
+    text = f"{statement.head} {statement.label}"
     return (
-        label_text
-        if statement.form != "sentence" or TIME_PATTERN.search(plain(label_text))
-        else statement.text
+        text if statement.form != "sentence" or TIME_PATTERN.search(plain(text)) else statement.text
     )
 
 

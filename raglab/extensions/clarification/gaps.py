@@ -502,8 +502,8 @@ def _is_change(neighbour: Statement) -> bool:
         TIME_PATTERN.match(plain(neighbour.text))
         or any(text_value.kind == "date" for text_value in values_in(neighbour.text))
     )
-    clause_text = neighbour.text if is_whole else f"{neighbour.label} {neighbour.head}"
-    return _is_dated(clause_text) and len(_core(neighbour, ())) <= MAX_EXTRA_WORDS
+    text = neighbour.text if is_whole else f"{neighbour.label} {neighbour.head}"
+    return _is_dated(text) and len(_core(neighbour, ())) <= MAX_EXTRA_WORDS
 
 
 def _later(
@@ -653,7 +653,7 @@ def _core(statement: Statement, topic: Sequence[str]) -> frozenset[str]:
     for time_pattern in (TIME_PATTERN, expression("newer"), expression("older")):
         bare_label = time_pattern.sub(" ", bare_label)
     date_text = " ".join(
-        text_value.text for text_value in values_in(label) if text_value.kind in {"date", "number"}
+        value.text for value in values_in(label) if value.kind in {"date", "number"}
     )
     label_stems = frozenset(
         label_stem for label_stem in stems(bare_label) if not label_stem.isdigit()

@@ -437,14 +437,14 @@ def _reply(user_result: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
 def _value(user_result: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: ANN401
     if user_result is None:
         return None
-    field_value = _plain_copy(user_result, FieldValue)
-    if not _is_stated(*field_value, chunks):
+    value = _plain_copy(user_result, FieldValue)
+    if not _is_stated(*value, chunks):
         refuse(
             "its quote must stand in the passages and hold the value",
-            f"{field_value!r:.160}",
+            f"{value!r:.160}",
             "copy both letter for letter",
         )
-    return field_value
+    return value
 
 
 def _is_stated(value: str, quote: str, chunks: Sequence[Chunk]) -> bool:

@@ -118,8 +118,8 @@ def _spelled(reply: str, request: ReplyRequest) -> str:
 def _is_whole(text: str, list_name: str, *allowed_lists: str) -> bool:
     """Whether a text is entries of a list, with nothing beside them but words of others."""
     remaining_text = expression(list_name).sub(" ", text)
-    remaining_words = {*re.findall(r"[\w'-]+", remaining_text)}
-    return remaining_text != text and not remaining_words.difference(*map(entries, allowed_lists))
+    words = {*re.findall(r"[\w'-]+", remaining_text)}
+    return remaining_text != text and not words.difference(*map(entries, allowed_lists))
 
 
 def _whole(reply_text: str, choice: ReplyOffers) -> Reply | None:
@@ -233,8 +233,8 @@ def _opening(text: str) -> tuple[str, str]:
     """Whether a reply opens with yes or no, once or more, and what follows."""
     # `not of the pets` says of what
     excluded_words = {"no": expression("going_on").pattern, "yes": "(?!)"}
-    for list_name, opening_word in (("opening_no", "no"), ("agreeing", "yes")):
-        opening_pattern = rf"(?:{'|'.join(entries(list_name))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
+    for name, opening_word in (("opening_no", "no"), ("agreeing", "yes")):
+        opening_pattern = rf"(?:{'|'.join(entries(name))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
         if opening_match := re.match(
             rf"(?:{opening_pattern}(?!{excluded_words[opening_word]}))+", text
         ):

@@ -219,7 +219,7 @@ def _vocabulary(text: str) -> frozenset[str]:
     A bare number counts also as a sum.
     """
     text = plain(text)
-    value_keys = {(text_value.kind, sum_key(text_value.text)) for text_value in values_in(text)}
+    value_keys = {(value.kind, sum_key(value.text)) for value in values_in(text)}
     plain_words = (
         plain_word
         for plain_word in split_words(text)
@@ -249,13 +249,13 @@ def _atoms(text: str) -> list[str]:
         0,
         list[str](),
     )
-    for text_value in values_in(text):
-        if text_value.kind != "number":
+    for value in values_in(text):
+        if value.kind != "number":
             text_atoms += [
-                *map(stem, split_words(text[previous_end : text_value.start])),
-                sum_key(text_value.text),
+                *map(stem, split_words(text[previous_end : value.start])),
+                sum_key(value.text),
             ]
-            previous_end = text_value.end
+            previous_end = value.end
     return [*text_atoms, *map(stem, split_words(text[previous_end:]))]
 
 
@@ -406,17 +406,15 @@ def _word_stems(list_names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(
         stem(entry_word)
         for list_name in list_names
-        for list_entry in entries(list_name)
-        for entry_word in split_words(list_entry)
+        for entry in entries(list_name)
+        for entry_word in split_words(entry)
     )
 
 
 @cache
 def fillers() -> frozenset[str]:
     """Stems of words that name nothing, beside those that join, turn down or leave open."""
-    turning_patterns = [
-        expression(list_name) for list_name in ("joining", "setting_aside", "undecided")
-    ]
+    turning_patterns = [expression(name) for name in ("joining", "setting_aside", "undecided")]
     small_words = {
         stop_word
         for stop_word in STOP_WORDS
@@ -434,11 +432,11 @@ def has(name_stems: frozenset[str], word_stem: str) -> bool:
 def bare(part: str) -> str:
     """A part of a reply without what leads up to its subject."""
     earlier_residue = None
-    residual_text = part.strip(" .!?\"'")
-    while residual_text != earlier_residue:
-        earlier_residue = residual_text
-        residual_text = _ARTICLE.sub("", _lead().sub("", residual_text)).strip()
-    return residual_text
+    text = part.strip(" .!?\"'")
+    while text != earlier_residue:
+        earlier_residue = text
+        text = _ARTICLE.sub("", _lead().sub("", text)).strip()
+    return text
 
 
 @cache
@@ -473,10 +471,8 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
         }
         place_forms |= {} if is_dated else dict.fromkeys(entries("last_one"), n_readings - 1)
         number_lists += ["cardinals"] if expression("option").search(text) else []
-    for list_entry in (
-        list_entry for list_name in number_lists for list_entry in entries(list_name)
-    ):
-        place_number, _, place_form = list_entry.partition("=")
+    for entry in (entry for name in number_lists for entry in entries(name)):
+        place_number, _, place_form = entry.partition("=")
         place_forms[place_form] = int(place_number) - 1
     allowed_stems = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
     named_index = next(
@@ -499,10 +495,8 @@ def sums_spelled(spelled_text: str) -> str:
 
     `25 euros`, `5 per cent`.
     """
-    for currency_sign, _, currency_name in (
-        money_entry.partition("=") for money_entry in entries("money")
-    ):
-        spelled_text = re.sub(rf"(\d) ?{currency_name}(?!\w)", rf"\1 {currency_sign}", spelled_text)
+    for currency_sign, _, name in (entry.partition("=") for entry in entries("money")):
+        spelled_text = re.sub(rf"(\d) ?{name}(?!\w)", rf"\1 {currency_sign}", spelled_text)
     return spelled_text
 
 

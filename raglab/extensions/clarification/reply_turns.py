@@ -136,8 +136,8 @@ def _state(entries: Entries, request_id: str) -> tuple[int, ...]:
     0 where there is none.
     """
     last_rows = (
-        entries.row(log_table, request_id=request_id)
-        for log_table in (REPLIES, CLARIFICATIONS, SETTLEMENTS)
+        entries.row(table, request_id=request_id)
+        for table in (REPLIES, CLARIFICATIONS, SETTLEMENTS)
     )
     return tuple(0 if log_row is None else int(log_row["seq"]) for log_row in last_rows)
 

@@ -303,8 +303,7 @@ def _void_kind(column_kinds: Counter[str], cells: Iterable[str]) -> str:
     )
     value_kinds = {*cell_kinds} - {"text"}
     is_typed = all(
-        kind_counts["text"] < MAX_VOID_SHARE * kind_counts.total()
-        for kind_counts in (cell_kinds, column_kinds)
+        counts["text"] < MAX_VOID_SHARE * counts.total() for counts in (cell_kinds, column_kinds)
     )
     return value_kinds.pop() if len(value_kinds) == 1 and is_typed else "text"
 
@@ -484,8 +483,8 @@ def _label(clauses: Sequence[str], text_after: str) -> str:
 
 def _behind(text_after: str) -> str:
     """What a sentence says of a value behind it, up to its clause's end."""
-    clause_words = _CLAUSE_BREAK.split(text_after)[0].rstrip(" .;:,").split()
-    return " ".join(clause_words[:MAX_CLAUSE_WORDS]) if stems(" ".join(clause_words)) else ""
+    words = _CLAUSE_BREAK.split(text_after)[0].rstrip(" .;:,").split()
+    return " ".join(words[:MAX_CLAUSE_WORDS]) if stems(" ".join(words)) else ""
 
 
 def value_key(text: str) -> str:

@@ -142,11 +142,11 @@ def gate_rows(current: ShownPolicy) -> Iterator[Row]:
 
 def _gate_row(gate: Gate) -> Row:
     swept_thresholds = () if gate.firing == "warn" else gate.thresholds
-    firing_text = "ask the resolver" if gate is chain.GAP_GATE else gate.firing
+    text = "ask the resolver" if gate is chain.GAP_GATE else gate.firing
     return Row(
         gate.name,
         gate.rule,
-        firing_text,
+        text,
         f"{gate.name}.enabled" if gate.switch else "",
         swept_thresholds,
     )
@@ -298,8 +298,8 @@ def _shown_key(threshold: Threshold) -> str:
 
     That of a cost has the label, since each label has one of its name.
     """
-    cost_path = threshold.path.removeprefix("decision.costs.")
-    return threshold.key if cost_path == threshold.path else cost_path.replace(".", ": ")
+    path = threshold.path.removeprefix("decision.costs.")
+    return threshold.key if path == threshold.path else path.replace(".", ": ")
 
 
 def _finite(number: float) -> float | None:
@@ -310,8 +310,8 @@ def _finite(number: float) -> float | None:
 def _finite_values(page_entry: dict[str, Any]) -> dict[str, Any]:
     """A view whose missing and endless numbers are null."""
     return {
-        field_name: _finite(field_value) if isinstance(field_value, float) else field_value
-        for field_name, field_value in page_entry.items()
+        name: _finite(value) if isinstance(value, float) else value
+        for name, value in page_entry.items()
     }
 
 
@@ -457,10 +457,8 @@ def axis_buffer(axis: Axis, goal: Goal) -> bytes:
 def outcome_tables(cells: IntArray) -> IntArray:
     """Cases by label (rows) and decision (columns), [..., 3, 3], of cells [..., 20]."""
     plain_cells = metrics.settled_cells(cells, metrics.WRONG_CELL)[..., : metrics.PLAIN_CELLS]
-    outcome_counts = plain_cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(
-        axis=-1
-    )
-    return np.swapaxes(outcome_counts, -1, -2)
+    counts = plain_cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(axis=-1)
+    return np.swapaxes(counts, -1, -2)
 
 
 def rate_views(current: ShownPolicy, baseline: ShownPolicy, goal: Goal) -> list[dict[str, Any]]:
@@ -595,8 +593,8 @@ def checked_filter(case_filter: Filter, columns: Mapping[str, Sequence[str]]) ->
     """
     checked = FILTER_ADAPTER.validate_python(case_filter._asdict())
     if checked.slice is not None and checked.slice[0] not in columns:
-        column_names = ", ".join(columns) or "none"
-        msg = f"a slice must be of {column_names}, got {visible(shown_value(checked.slice[0]))}."
+        names = ", ".join(columns) or "none"
+        msg = f"a slice must be of {names}, got {visible(shown_value(checked.slice[0]))}."
         raise ValueError(msg)
     return checked
 
@@ -712,8 +710,8 @@ def _check_view(check: Check) -> dict[str, Any]:
     margin_share = (
         check.margin / largest_magnitude if is_finite and largest_magnitude > 0.0 else np.nan
     )
-    check_entry = check._asdict() | {"share": float(np.clip(margin_share, -1.0, 1.0))}
-    return _finite_values(check_entry | {"passes": bool(check.passes)})
+    entry = check._asdict() | {"share": float(np.clip(margin_share, -1.0, 1.0))}
+    return _finite_values(entry | {"passes": bool(check.passes)})
 
 
 def hit_views(decisions: Decisions, case_index: int) -> list[dict[str, Any]]:
@@ -756,18 +754,15 @@ def hit_views(decisions: Decisions, case_index: int) -> list[dict[str, Any]]:
 
 def flip_views(current: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
-    flip_table = flips(
+    table = flips(
         current.decisions.trace, current.policy, case_id, arm=current.decisions.tables.arm
     )
-    nearest_flips = flip_table.rename(columns={"flips_at": "at"}).head(8)
-    flip_entries: Any = nearest_flips[["path", "current", "at", "becomes"]].to_dict("records")
+    nearest_flips = table.rename(columns={"flips_at": "at"}).head(8)
+    entries: Any = nearest_flips[["path", "current", "at", "becomes"]].to_dict("records")
     return [
-        flip_entry
-        | {
-            "text": f"{decimals(flip_entry['current'])} → "
-            f"{decimals(flip_entry['at'], flip_entry['current'])}"
-        }
-        for flip_entry in flip_entries
+        entry
+        | {"text": f"{decimals(entry['current'])} → {decimals(entry['at'], entry['current'])}"}
+        for entry in entries
     ]
 
 

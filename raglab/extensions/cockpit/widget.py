@@ -38,15 +38,15 @@ PLAIN_FILE_NAME = re.compile(r'(?![.~-])[^/\\:*?"<>|]{1,100}')
 
 def _error_notice(error: Exception) -> dict[str, str]:
     """Notice of an error: its message, that of a KeyError without quotes."""
-    error_text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, ValidationError):
         first_error = error.errors(include_url=False, include_context=False)[0]
         error_place, wrong_value = map(shown_value, (first_error["loc"], first_error["input"]))
         received = (
             "" if first_error["type"].startswith("missing") else f", got {wrong_value}"
         )  # else an address
-        error_text = f"a message must fit: {first_error['msg']}{received} at {error_place}."
-    return {"kind": "error", "text": visible(error_text or type(error).__name__)}
+        text = f"a message must fit: {first_error['msg']}{received} at {error_place}."
+    return {"kind": "error", "text": visible(text or type(error).__name__)}
 
 
 def plain_file(file_name: str, folder: Path) -> Path:
@@ -59,18 +59,18 @@ def plain_file(file_name: str, folder: Path) -> Path:
       ValueError: a name with parts of a path, odd characters, a leading dot, dash or tilde, or
         another suffix; one that is too long; a link, or a file that holds no policy.
     """
-    file_path = folder / (file_name if Path(file_name).suffix else f"{file_name}.yaml")
+    path = folder / (file_name if Path(file_name).suffix else f"{file_name}.yaml")
     # a file system takes 255 bytes, and a new file has a longer name until it is whole
     is_plain = PLAIN_FILE_NAME.fullmatch(file_name) and file_name == visible(file_name).strip()
-    if not (is_plain and len(file_name.encode()) <= 200 and file_path.suffix in {".yaml", ".yml"}):
+    if not (is_plain and len(file_name.encode()) <= 200 and path.suffix in {".yaml", ".yml"}):
         received_name = visible(shown_value(file_name))
         msg = f"a file must have a plain name such as policy.yaml, got {received_name}."
         raise ValueError(msg)
-    if (file_path.is_symlink() or file_path.exists()) and not _holds_policy(file_path):
+    if (path.is_symlink() or path.exists()) and not _holds_policy(path):
         raise input_error(
-            file_path, "a file must hold a policy to be written over", "choose another name"
+            path, "a file must hold a policy to be written over", "choose another name"
         )
-    return file_path
+    return path
 
 
 def _holds_policy(file_path: Path) -> bool:
@@ -182,7 +182,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
     def do_switch(self, path: SearchText, on: bool) -> None:  # noqa: FBT001 - a field by name
         """Switch a gate that the page shows."""
-        gate_switches = {gate_row.switch for gate_row in views.gate_rows(self.cockpit.here)} - {""}
+        gate_switches = {row.switch for row in views.gate_rows(self.cockpit.here)} - {""}
         self.cockpit.set(_one_of(path, gate_switches), on)
         self.refresh()
 
@@ -249,8 +249,8 @@ class CockpitWidget(anywidget.AnyWidget):
     def do_save(self, file: SearchText = "") -> None:
         """Save the policy as a file of the notebook's folder."""
         file_name = file or f"policy-{self.cockpit.policy.policy_id}.yaml"
-        saved_path = self.cockpit.save(plain_file(file_name, self.folder))
-        self.send({"kind": "saved", "file": saved_path.name})
+        path = self.cockpit.save(plain_file(file_name, self.folder))
+        self.send({"kind": "saved", "file": path.name})
 
     def do_report(self) -> None:
         """Judge on the sealed split."""

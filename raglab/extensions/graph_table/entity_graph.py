@@ -254,7 +254,7 @@ def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
 def _metadata_entities(chunk: Chunk) -> list[str]:
     return [
         *chunk.entities,
-        *(chunk.tags[tag_name] for tag_name in NAME_TAGS if chunk.tags.get(tag_name)),
+        *(chunk.tags[name] for name in NAME_TAGS if chunk.tags.get(name)),
     ]
 
 

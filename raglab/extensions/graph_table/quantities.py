@@ -121,10 +121,10 @@ def cell_quantity(cell: str) -> Quantity:
       >>> cell_quantity("1 200,50 € par objet")
       Quantity(kind='money', low=1200.5, high=1200.5, unit='EUR', note='par objet')
     """
-    cell_text = " ".join(cell[: MAX_CELL_LENGTH + 1].replace("*", "").replace("`", "").split())
-    if fixed_quantity := _FIXED_CELLS.get(cell_text.casefold()):
+    text = " ".join(cell[: MAX_CELL_LENGTH + 1].replace("*", "").replace("`", "").split())
+    if fixed_quantity := _FIXED_CELLS.get(text.casefold()):
         return fixed_quantity
-    return (_band(cell_text) if len(cell_text) <= MAX_CELL_LENGTH else None) or Quantity("text")
+    return (_band(text) if len(text) <= MAX_CELL_LENGTH else None) or Quantity("text")
 
 
 def quantities_in(text: str) -> list[QuantitySpan]:

@@ -159,7 +159,7 @@ def _table_blocks(text_lines: Sequence[str]) -> list[tuple[int, list[list[str]]]
 
 
 def _is_rule(cells: Sequence[str]) -> bool:
-    return all(_RULE_CELL.fullmatch(cell_text) for cell_text in cells)
+    return all(_RULE_CELL.fullmatch(text) for text in cells)
 
 
 def _split_cells(text_line: str) -> list[str]:
@@ -654,5 +654,5 @@ def _stored_cell(cell: TableCell) -> tuple[str, str, float | None, float | None,
 
 def sql_text(statement: str, parameters: Mapping[str, Any]) -> str:
     """A statement as one line, with its parameters after it as a comment."""
-    parameter_text = json.dumps(parameters, ensure_ascii=False, sort_keys=True)
-    return f"{' '.join(statement.split())} -- {parameter_text}"
+    text = json.dumps(parameters, ensure_ascii=False, sort_keys=True)
+    return f"{' '.join(statement.split())} -- {text}"

@@ -71,10 +71,9 @@ class TableRow(NamedTuple):
 
     def captions(self, places: Iterable[int]) -> str:
         """Some of its cells under their heads, as written."""
-        headed_cells = ((self.table.columns[column], self.cells[column].text) for column in places)
+        cells = ((self.table.columns[column], self.cells[column].text) for column in places)
         return "; ".join(
-            f"{column_head}: {cell_text}" if column_head else cell_text
-            for column_head, cell_text in headed_cells
+            f"{column_head}: {text}" if column_head else text for column_head, text in cells
         )
 
 
@@ -163,8 +162,8 @@ class TableIndex:
 
     def in_scope(self, allowed: Scope) -> TableIndex:
         """The same, as far as it stands in chunks of these positions."""
-        allowed_rows = None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
-        return replace(self, within=allowed_rows)
+        rows = None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
+        return replace(self, within=rows)
 
     def matches(self, question: TableQuestion, k: int) -> list[RowMatch]:
         """Return the k rows that share most with a question."""
@@ -216,16 +215,16 @@ def _row_chunks(chunks: Sequence[Chunk], typed: Sequence[TableRow]) -> tuple[Chu
     """Rows as passages, numbered within their chunk: the table's name, and the cells that speak."""
     rows_by_chunk: Counter[int] = Counter()
     row_passages = []
-    for table_row in typed:
-        parent_position = table_row.table.chunk
+    for row in typed:
+        parent_position = row.table.chunk
         rows_by_chunk[parent_position] += 1
         filled_columns = [
-            column for column, cell in enumerate(table_row.cells) if cell.text.strip(DASH_MARKS)
+            column for column, cell in enumerate(row.cells) if cell.text.strip(DASH_MARKS)
         ]
         row_passages.append(
             chunks[parent_position]._replace(
                 chunk_id=f"{chunks[parent_position].chunk_id}{ROW_MARK}{rows_by_chunk[parent_position]}",
-                text=f"{table_row.table.name} - {table_row.captions(filled_columns)}",
+                text=f"{row.table.name} - {row.captions(filled_columns)}",
             )
         )
     return tuple(row_passages)
@@ -265,10 +264,10 @@ def _row_terms(
 ) -> dict[str, tuple[int, bool]]:
     """Terms of a row, each with its weight and whether the row's own cells hold it."""
     row_terms = {row_term: (cell_weight, False) for row_term, cell_weight in shared_weights.items()}
-    for column, (cell_text, quantity) in enumerate(cells):
+    for column, (text, quantity) in enumerate(cells):
         cell_weight = _LABEL_WEIGHT if column == label_column else _CELL_WEIGHT
         is_worded = quantity.kind in {"text", "missing", "date"}
-        for row_term in distinct_terms(cell_text if is_worded else quantity.note):
+        for row_term in distinct_terms(text if is_worded else quantity.note):
             row_terms[row_term] = (max(cell_weight, row_terms.get(row_term, (0, True))[0]), True)
     return row_terms
 
@@ -466,11 +465,11 @@ def _count_rows(
     whole_table = None if question.kinds else table_match(index, question, matches)
     if whole_table is None:
         return []
-    label_cells = [
+    cells = [
         (row_number, index.typed[row_number].table.label)
         for row_number in whole_table.named or whole_table.parts
     ]
-    return [CellQuery("count", label_cells, whole_table.score, "count")]
+    return [CellQuery("count", cells, whole_table.score, "count")]
 
 
 _TableQuery = Callable[[TableIndex, TableQuestion, Sequence[RowMatch]], list[CellQuery]]
@@ -516,48 +515,44 @@ def _meant_columns(table_row: TableRow, question: TableQuestion) -> list[int]:
     A cell that only has a dash is none, and neither is a column that numbers the rows.
     """
     table = table_row.table
-    row_cells = table_row.cells
+    cells = table_row.cells
     meant_columns = [
         column
-        for column in range(len(row_cells))
+        for column in range(len(cells))
         if column != table.label and not _is_row_counter(table, column)
     ]
     if question.kinds:
         worded_kinds = {"text", "percent", "missing"}
         meant_columns = [
-            column for column in meant_columns if row_cells[column].quantity.unit in question.kinds
-        ] or [column for column in meant_columns if row_cells[column].quantity.kind in worded_kinds]
+            column for column in meant_columns if cells[column].quantity.unit in question.kinds
+        ] or [column for column in meant_columns if cells[column].quantity.kind in worded_kinds]
     meant_columns = _columns_for_time(table, meant_columns, question)
     head_counts = {column: len(_head_terms(table, column, question)) for column in meant_columns}
     max_count = max(head_counts.values(), default=0)
     return [
         column
         for column in meant_columns
-        if head_counts[column] == max_count and row_cells[column].text.strip(DASH_MARKS)
+        if head_counts[column] == max_count and cells[column].text.strip(DASH_MARKS)
     ]
 
 
 def _is_row_counter(table: MarkdownTable, column: int) -> bool:
     """Whether a column counts the rows: 1, 2, 3."""
-    column_texts = [row_cells[column].text.strip(".") for row_cells in table.rows]
-    if (
-        len(column_texts) < 2
-        or not column_texts[0].isdecimal()
-        or len(column_texts[0]) >= _MAX_COUNTER_DIGITS
-    ):
+    texts = [cells[column].text.strip(".") for cells in table.rows]
+    if len(texts) < 2 or not texts[0].isdecimal() or len(texts[0]) >= _MAX_COUNTER_DIGITS:
         return False
-    first_number = int(column_texts[0])
-    return first_number > 0 and column_texts == [
-        str(first_number + row_offset) for row_offset in range(len(column_texts))
+    first_number = int(texts[0])
+    return first_number > 0 and texts == [
+        str(first_number + row_offset) for row_offset in range(len(texts))
     ]
 
 
 def _head_terms(table: MarkdownTable, column: int, question: TableQuestion) -> set[str]:
     """Words of a column's head, its years aside, that a question says."""
-    head_words = {
+    words = {
         head_term for head_term in distinct_terms(table.columns[column]) if not head_term.isdigit()
     }
-    return head_words.intersection(question.terms)
+    return words.intersection(question.terms)
 
 
 def _columns_for_time(
@@ -611,8 +606,8 @@ def _compared_columns(table_row: TableRow, question: TableQuestion) -> list[int]
     """
     exact_columns = [
         column
-        for column, row_cell in enumerate(table_row.cells)
-        if column != table_row.table.label and row_cell.quantity.exact
+        for column, cell in enumerate(table_row.cells)
+        if column != table_row.table.label and cell.quantity.exact
     ]
     named_columns = [
         column for column in exact_columns if _head_terms(table_row.table, column, question)

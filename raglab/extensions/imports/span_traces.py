@@ -316,13 +316,9 @@ def _labelled(
 
 def _case(request: SpanRequest, settings: ImportSettings) -> Case:
     """A request as a case, with its label where there is one."""
-    time_text = (
-        datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else ""
-    )
-    logged_fields = {"at": time_text, "logged_answer": request.answer, "groups": request.groups}
-    extra_fields = {
-        field_name: field_value for field_name, field_value in logged_fields.items() if field_value
-    }
+    text = datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else ""
+    logged_fields = {"at": text, "logged_answer": request.answer, "groups": request.groups}
+    extra_fields = {name: value for name, value in logged_fields.items() if value}
     if labelled_case := settings.label(request):
         return labelled_case._replace(
             id=request.id, query=request.question, extra={**labelled_case.extra, **extra_fields}

@@ -108,14 +108,12 @@ def pieces(source: str | Path | Iterable[str | Path], counts: ImportCounts) -> l
       InputError: no such file, or a folder without files.
       TypeError: a source that is no path.
     """
-    source_entries = (
-        [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
-    )
+    entries = [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
     return [
         file_piece
-        for source_entry in source_entries
-        for file_path in _files(source_entry, counts)
-        for file_piece in _pieces_of(file_path)
+        for entry in entries
+        for path in _files(entry, counts)
+        for file_piece in _pieces_of(path)
     ]
 
 
@@ -189,8 +187,8 @@ def _blocks(file_piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
                     file_piece.path.name,
                 )
                 return
-            if block_text := decode_block(block_bytes, not block_bytes):
-                yield block_text
+            if text := decode_block(block_bytes, not block_bytes):
+                yield text
             if not block_bytes:
                 return
 
@@ -306,8 +304,8 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
     span_context = record.get("context")
     named_fields = {**record, **span_context} if isinstance(span_context, dict) else record
     return {
-        field_name.removeprefix("context.").replace("_", "").lower(): field_value
-        for field_name, field_value in named_fields.items()
+        name.removeprefix("context.").replace("_", "").lower(): value
+        for name, value in named_fields.items()
     }
 
 
@@ -467,11 +465,7 @@ def plain_attributes(attributes: Any, place: str, counts: ImportCounts) -> dict[
 
 def objects(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
     """Objects of a list, none where it is no list."""
-    return (
-        [list_entry for list_entry in value if isinstance(list_entry, dict)]
-        if isinstance(value, list)
-        else []
-    )
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _plain_value(typed_value: Any) -> Any:  # noqa: ANN401 - of JSON

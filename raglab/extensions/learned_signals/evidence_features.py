@@ -314,13 +314,13 @@ def _matches(terms: QuestionTerms, passage: WordVectors, hit_number: int) -> lis
     is_same_key = terms.keys[:, None] == passage.keys[None, :]
     sentence_matches = []
     for sentence_number in np.unique(passage.sentence):
-        sentence_words = np.flatnonzero(passage.sentence == sentence_number)
+        words = np.flatnonzero(passage.sentence == sentence_number)
         sentence_matches.append(
             SentenceMatch(
                 hit_number,
-                sentence_words,
-                cosines[:, sentence_words].max(axis=1),
-                is_same_key[:, sentence_words].any(axis=1),
+                words,
+                cosines[:, words].max(axis=1),
+                is_same_key[:, words].any(axis=1),
             )
         )
     return sentence_matches
@@ -385,8 +385,8 @@ def _mean_vector(vectors: VectorArray) -> VectorArray:
 
 def _new_words(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> BoolArray:
     """Which words of the sentence are content that the question does not say, one for each word."""
-    word_keys = passage.keys[match.at]
-    return (word_keys != "") & ~np.isin(word_keys, terms.keys)
+    keys = passage.keys[match.at]
+    return (keys != "") & ~np.isin(keys, terms.keys)
 
 
 def _margins(match_scores: FloatArray, best_index: int, hit_numbers: IntArray) -> dict[str, Any]:

@@ -150,11 +150,11 @@ class ModelScorer:
 
     def __call__(self, case_rows: pd.DataFrame) -> list[float]:
         """Scores of rows with the columns in `needs`, all of them asked for at once."""
-        column_values = [case_rows[column_name] for column_name in self.needs]
+        values = [case_rows[name] for name in self.needs]
         if len(case_rows) < 2:
-            return list(map(self.score, *column_values))
+            return list(map(self.score, *values))
         with ThreadPoolExecutor(len(case_rows)) as threads:
-            return list(threads.map(self.score, *column_values))
+            return list(threads.map(self.score, *values))
 
     def score(self, question: str, passages: Sequence[str], answer: str | None = None) -> float:
         """Score of one case.
@@ -270,13 +270,11 @@ def case_scorer(
     """
     check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     prompt = prompt._replace(text=prompt.text + instructions)
-    input_columns = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
+    columns = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
     room_shape = prompt_shape(max_prompt_tokens)
-    scorer_name = f"{scorer_kind}:{client.name}/{prompt.identity}/{room_shape}.{reply_shape}"
+    name = f"{scorer_kind}:{client.name}/{prompt.identity}/{room_shape}.{reply_shape}"
     metered_client = MeteredClient(client, budget)
-    return ModelScorer(
-        scorer_name, input_columns, metered_client, prompt, max_prompt_tokens, **reading_fields
-    )
+    return ModelScorer(name, columns, metered_client, prompt, max_prompt_tokens, **reading_fields)
 
 
 def check_text(text: str, requirement: str) -> str:

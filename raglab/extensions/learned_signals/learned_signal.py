@@ -314,10 +314,8 @@ class LearnedSignal(Result):
         """
         check_in_memory(trace, "a learned signal")
         case_indices, labels = labelled_rows(trace, self.target, policy, arm)
-        signal_values = self.with_signal(trace, cache=cache).signal(self.name, arm)
-        return signal_report(
-            labels, np.asarray(signal_values, dtype=np.float64)[case_indices], level
-        )
+        values = self.with_signal(trace, cache=cache).signal(self.name, arm)
+        return signal_report(labels, np.asarray(values, dtype=np.float64)[case_indices], level)
 
     def save(self, path: str | Path) -> None:
         """Write the signal as one JSON file, whole or not at all.

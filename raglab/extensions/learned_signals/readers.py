@@ -98,12 +98,10 @@ class Reader:
         Source: Devlin et al. 2019, section 4.3; Rajpurkar et al. 2018.
         """
         best_spans = [Span("", 0, np.nan, 1.0)] * len(pairs)
-        pair_keys = [
-            (len(question) + len(passage), question, passage) for question, passage in pairs
-        ]
+        keys = [(len(question) + len(passage), question, passage) for question, passage in pairs]
         for pair_indices, batch_spans in forward_passes(
             self.model,
-            pair_keys,
+            keys,
             lambda pair_indices: [self._span(*pairs[pair_index]) for pair_index in pair_indices],
         ):
             for pair_index, best_span in zip(pair_indices, batch_spans, strict=True):
@@ -319,9 +317,9 @@ def _max_tokens(tokenizer: Any, model: Any) -> int:  # noqa: ANN401
         tokenizer.model_max_length,
         getattr(model.config, "max_position_embeddings", None),
     ]
-    for module_name, module in model.named_modules():
+    for name, module in model.named_modules():
         if (
-            module_name.endswith("position_embeddings")
+            name.endswith("position_embeddings")
             and getattr(module, "padding_idx", None) is not None
         ):
             # RoBERTa counts from behind the padding

@@ -259,8 +259,8 @@ def choose_recipe(
 def model_record(model: ScoreModel) -> dict[str, Any]:
     """Model as JSON holds it; every float reads back as itself."""
     body_numbers = {
-        field_name: field_value.tolist() if isinstance(field_value, np.ndarray) else field_value
-        for field_name, field_value in model.body._asdict().items()
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in model.body._asdict().items()
     }
     return {
         "features": list(model.features),
@@ -296,10 +296,10 @@ def parse_model(
     }
     model_body = body_types[model_family](
         **{
-            field_name: float(field_value)
+            field_name: float(value)
             if field_name in {"bias", "base"}
-            else np.array(field_value, dtype=array_types.get(field_name, np.float64))
-            for field_name, field_value in record_fields.items()
+            else np.array(value, dtype=array_types.get(field_name, np.float64))
+            for field_name, value in record_fields.items()
         }
     )
     known_features = {
@@ -311,7 +311,7 @@ def parse_model(
         and len(set(feature_names)) == n_features <= MAX_FEATURES,
         # NaN is not within it either
         f"numbers of at most {MAX_NUMBER:g}": all(
-            (np.abs(field_value) <= MAX_NUMBER).all() for field_value in model_body
+            (np.abs(value) <= MAX_NUMBER).all() for value in model_body
         ),
         f"a body of {n_features} features": (
             _is_logistic if model_family == "logistic" else _is_trees

@@ -481,14 +481,12 @@ def judge_coefficient(human: FloatArray, judge: FloatArray, groups: IntArray, dr
 
 def _moments(values: FloatArray, group_numbers: IntArray, n_groups: int) -> Moments:
     """Moments of the values of each group."""
-    group_counts = np.bincount(group_numbers, minlength=n_groups).astype(np.float64)
-    group_means = np.bincount(group_numbers, values, n_groups) / np.maximum(group_counts, 1.0)
+    counts = np.bincount(group_numbers, minlength=n_groups).astype(np.float64)
+    group_means = np.bincount(group_numbers, values, n_groups) / np.maximum(counts, 1.0)
     squared_deviations = np.bincount(
         group_numbers, (values - group_means[group_numbers]) ** 2, n_groups
     )
-    return Moments(
-        group_counts, group_means, squared_deviations / np.maximum(group_counts - 1.0, 1.0)
-    )
+    return Moments(counts, group_means, squared_deviations / np.maximum(counts - 1.0, 1.0))
 
 
 def human_interval(

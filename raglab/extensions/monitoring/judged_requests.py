@@ -191,12 +191,12 @@ def _outcomes(
 
 def _numbers(frame: pd.DataFrame, column_name: str | None) -> FloatArray:
     """Column of true and false, NaN where it is empty."""
-    truth_values = float_array(
+    values = float_array(
         frame[column_name].astype(object).where(frame[column_name] != "", None), str(column_name)
     )
-    if not np.isin(truth_values[~np.isnan(truth_values)], (0.0, 1.0)).all():
+    if not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
         _refuse(f"column {column_name} must be true, false or empty", "grades are not taken")
-    return truth_values
+    return values
 
 
 def _probabilities(frame: pd.DataFrame) -> FloatArray:

@@ -120,11 +120,11 @@ class Monitor(Result):
         Raises:
           ImportError: the extra is not installed.
         """
-        gauge_rows = self.table.assign(
+        rows = self.table.assign(
             policy=self.state.policy_id, alarm=self.table["verdict"] == ALARM_VERDICT
         )
-        gauge_rows = gauge_rows.rename(columns={"is_held": "held", "estimate": "rate"})
-        return tables_text([MetricTable(lambda: gauge_rows, MONITOR_GAUGES, ("promise", "policy"))])
+        rows = rows.rename(columns={"is_held": "held", "estimate": "rate"})
+        return tables_text([MetricTable(lambda: rows, MONITOR_GAUGES, ("promise", "policy"))])
 
     def _summary(self) -> Summary:
         promise_verdicts = self.table[["promise", "verdict"]].itertuples(index=False)
@@ -335,8 +335,8 @@ def _unnamed_notes(stream_rows: StreamSteps, earlier_state: MonitorState | None)
     n_unnamed = sum(not request_id for request_id in stream_rows.ids)
     if earlier_state is None or not n_unnamed or any(stream_rows.times) or any(stream_rows.samples):
         return []
-    count_text = f"{n_unnamed:,} of {len(stream_rows.ids):,} rows have no request_id and no `at`"
-    return [f"{count_text}: where they were read before, they count twice."]
+    text = f"{n_unnamed:,} of {len(stream_rows.ids):,} rows have no request_id and no `at`"
+    return [f"{text}: where they were read before, they count twice."]
 
 
 def _row_digests(stream_rows: StreamSteps) -> list[str]:
@@ -482,8 +482,7 @@ def _running_sums(
     """
     is_labelled = (stream_rows.cell >= 0)[:, None]
     n_errors, n_cases = (
-        np.where(is_labelled, cell_table[stream_rows.cell], 0.0)
-        for cell_table in (promises.k, promises.n)
+        np.where(is_labelled, table[stream_rows.cell], 0.0) for table in (promises.k, promises.n)
     )
     row_weight = 1.0 / stream_rows.probability[:, None]
     row_sums = np.stack([n_cases, row_weight * n_errors, row_weight * n_cases], axis=-1)

@@ -117,7 +117,7 @@ class MonitorState:
         sum_tables = (self.sums, *(process.sums for process in self.processes))
         column_lengths = {*map(len, (*log_tables, *sum_tables, self.alarms, self.held_since))}
         bet_lengths, sum_lengths = (
-            {len(table_row) for promise_table in tables for table_row in promise_table}
+            {len(row) for promise_table in tables for row in promise_table}
             for tables in (log_tables, sum_tables)
         )
         row_counts = [self.steps, self.labelled, self.unlabelled, self.errors, self.restarts]

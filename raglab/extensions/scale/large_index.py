@@ -183,14 +183,14 @@ def drop_older(index_parent: Path, current: Path | None) -> None:
       current: folder of the index that is asked from now on; None where that is no large one.
     """
     older_locks = [
-        lock_path
-        for lock_path in index_parent.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}")
-        if lock_path.parent != current and not lock_path.parent.is_symlink()
+        path
+        for path in index_parent.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}")
+        if path.parent != current and not path.parent.is_symlink()
     ]
-    for lock_path in sorted(older_locks, key=getmtime)[:-1]:
-        with suppress(OSError, InputError), locked(lock_path, wait_s=0.0):
-            (lock_path.parent / MANIFEST).unlink(missing_ok=True)  # first: the rest is no index
-            shutil.rmtree(lock_path.parent)
+    for path in sorted(older_locks, key=getmtime)[:-1]:
+        with suppress(OSError, InputError), locked(path, wait_s=0.0):
+            (path.parent / MANIFEST).unlink(missing_ok=True)  # first: the rest is no index
+            shutil.rmtree(path.parent)
 
 
 def _manifest(folder: Path) -> str:

@@ -167,11 +167,11 @@ def _built_shard(
 ) -> BuiltShard:
     """A shard of this process's work, built where it does not stand yet."""
     with held_shard(folder / WORK_FOLDER, shard_number, work_name):
-        shard_path = folder / shard_name(version, shard_number)
-        shard_trace = build_planned(
-            build_plan, cases_by_shard[shard_number], allowed_chunks[shard_number], shard_path
+        path = folder / shard_name(version, shard_number)
+        trace = build_planned(
+            build_plan, cases_by_shard[shard_number], allowed_chunks[shard_number], path
         )
-        return shard_row(shard_trace, shard_path), shared_facts(shard_trace)
+        return shard_row(trace, path), shared_facts(trace)
 
 
 class ShardWork(NamedTuple):
@@ -236,8 +236,8 @@ def _is_built(shard_path: Path, expected_meta: Mapping[str, Any]) -> bool:
     with suppress(*UNREADABLE_PART_ERRORS, TypeError):
         stored_meta = open_trace(shard_path)[1]["meta"] if shard_path.is_file() else {}
         return all(
-            stored_meta.get(meta_key) == expected_meta.get(meta_key)
-            for meta_key in ("fingerprint", "pack", EXACT_NAMES)
+            stored_meta.get(key) == expected_meta.get(key)
+            for key in ("fingerprint", "pack", EXACT_NAMES)
         )
     return False
 
@@ -298,7 +298,7 @@ def _is_of(
 ) -> bool:
     """Whether a manifest names the shards that would be built of some cases."""
     is_same_pack = manifest.shared.get("pack in their meta") == build_plan.pack.stored
-    return is_same_pack and [shard_entry.fingerprint for shard_entry in manifest.shards] == [
+    return is_same_pack and [entry.fingerprint for entry in manifest.shards] == [
         build_plan.meta(shard_cases)["fingerprint"] for shard_cases in cases_by_shard
     ]
 
@@ -320,9 +320,9 @@ def begin_work(work_folder: Path) -> str:
             "move it away, or build elsewhere",
             f"one without a file {WORK_MARK}",
         )
-    work_name = uuid4().hex
-    write_text(f"{work_name}\n", make_folder(work_folder) / WORK_MARK)
-    return work_name
+    name = uuid4().hex
+    write_text(f"{name}\n", make_folder(work_folder) / WORK_MARK)
+    return name
 
 
 def end_work(work_folder: Path) -> None:
@@ -332,11 +332,11 @@ def end_work(work_folder: Path) -> None:
     """
     if not (work_folder / WORK_MARK).is_file():
         return
-    for entry_path in work_folder.iterdir():
-        if entry_path.is_dir():
-            shutil.rmtree(entry_path, ignore_errors=True)
-        elif entry_path.name != WORK_MARK:
-            entry_path.unlink(missing_ok=True)
+    for path in work_folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != WORK_MARK:
+            path.unlink(missing_ok=True)
     shutil.rmtree(work_folder, ignore_errors=True)
 
 

@@ -56,11 +56,7 @@ def facts_of(trace: Any) -> ShardFacts:  # noqa: ANN401 - a trace
 
 def shared_hash(shared: Mapping[str, Any]) -> str:
     """Hash of what all shards share; calls that failed are of each."""
-    return digest(
-        canonical_json(
-            {fact_name: shared[fact_name] for fact_name in shared if fact_name != FAILED_FACT}
-        )
-    )
+    return digest(canonical_json({name: shared[name] for name in shared if name != FAILED_FACT}))
 
 
 def count_size(counts: CaseCounts) -> int:

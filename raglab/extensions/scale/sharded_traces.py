@@ -112,11 +112,11 @@ class TraceChange(NamedTuple):
         if self.method == "with_column":
             return with_column(trace, *self.arguments)
         if self.method == "split":  # a trace in memory has no split of those without one
-            split_name = self.arguments[0]
+            name = self.arguments[0]
             case_indices = [
                 case_index
                 for case_index, case in enumerate(trace.cases)
-                if (case.split or NO_LABEL) == split_name
+                if (case.split or NO_LABEL) == name
             ]
             return trace.subset(case_indices)
         return getattr(trace, self.method)(*self.arguments)
@@ -297,11 +297,7 @@ class ShardedTrace(Result, Generic[StoredTrace]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields alone: what was read of the cases is sent to no other process."""
-        return {
-            field_name: field_value
-            for field_name, field_value in vars(self).items()
-            if field_name != "cases"
-        }
+        return {name: value for name, value in vars(self).items() if name != "cases"}
 
     def __len__(self) -> int:
         """Count the cases, Q."""
@@ -360,8 +356,8 @@ class ShardedTrace(Result, Generic[StoredTrace]):
     def loaded(self) -> StoredTrace:
         """The whole trace in memory, each shard with the chunks that its cases need."""
         first_shard, *later_shards = map(keep_used_chunks, self.shards())
-        whole_trace: StoredTrace = first_shard.merge(*later_shards)
-        return whole_trace
+        trace: StoredTrace = first_shard.merge(*later_shards)
+        return trace
 
     @contextmanager
     def measured_once(self, policy: PolicyData, arm: str | None) -> Iterator[Self]:
@@ -597,10 +593,8 @@ class ShardedTrace(Result, Generic[StoredTrace]):
         """A row a shard: file, cases and hash."""
         import pandas as pd
 
-        shard_rows = [
-            (Path(shard.path).name, shard.size, shard.sha256[:12]) for shard in self.parts
-        ]
-        return pd.DataFrame(shard_rows, columns=["file", "cases", "hash"])
+        rows = [(Path(shard.path).name, shard.size, shard.sha256[:12]) for shard in self.parts]
+        return pd.DataFrame(rows, columns=["file", "cases", "hash"])
 
     def _summary(self) -> Summary:
         is_counted = all(shard.counts is not None for shard in self.parts)
@@ -641,11 +635,11 @@ def _stated(sharded_trace: ShardedTrace[Any]) -> dict[str, Any]:
 
     Their shared facts, with the signals that were added.
     """
-    added_facts = {
+    facts = {
         "signals": list(sharded_trace.signals),
         "added signals": _added_signals(sharded_trace),
     }
-    return {**sharded_trace.shared, **added_facts}
+    return {**sharded_trace.shared, **facts}
 
 
 def _ids_of(parts: Iterable[Any], earlier_ids: set[str] | None = None) -> set[str]:
@@ -839,11 +833,11 @@ def remove_orphans(folder: Path, manifest: Manifest | None) -> None:
     """
     if manifest is None:
         return
-    for file_path in list(folder.iterdir()):
-        name_match = _SHARD_FILE_NAME.fullmatch(file_path.name)
+    for path in list(folder.iterdir()):
+        name_match = _SHARD_FILE_NAME.fullmatch(path.name)
         if name_match is None or int(name_match[2]) > manifest.version:
             continue
-        if file_path.is_dir() and not file_path.is_symlink():
-            shutil.rmtree(file_path, ignore_errors=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
         elif name_match[1] not in manifest.files:
-            file_path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)

@@ -34,14 +34,14 @@ def probability_histograms(signals: AnswerSignals, status: CodeArray) -> IntArra
       status: decisions, [Q].
     """
     percent_scores = 100.0 * signals.score[P_RIGHT]
-    outcome_cells = [
+    cells = [
         [
             _fine_counts(percent_scores[(signals.label == label) & (status == decision)])
             for decision in Status
         ]
         for label in Status
     ]
-    return np.array(outcome_cells)
+    return np.array(cells)
 
 
 def _fine_counts(percent_scores: FloatArray) -> IntArray:
@@ -65,11 +65,11 @@ def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], IntArr
     Raises:
       ValueError: some case has no label.
     """
-    case_labels = check_labelled(decisions.label_code)
+    labels = check_labelled(decisions.label_code)
     stage_names = decisions.decided_by.astype(str)
     label_counts = {
         (stage_name, status): np.bincount(
-            case_labels[(stage_names == stage_name) & (decisions.status == status)],
+            labels[(stage_names == stage_name) & (decisions.status == status)],
             minlength=len(Status),
         )
         for stage_name in sorted(np.unique(stage_names).tolist(), key=chain_place)

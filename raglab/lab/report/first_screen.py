@@ -271,8 +271,7 @@ def _page_findings(report_data: ReportData, standing: Standing) -> pd.DataFrame:
 def _label_counts(report_data: ReportData) -> dict[str, int]:
     """Cases of the page by what is to be done."""
     return {
-        label_words: int((report_data.signals.label == status).sum())
-        for status, label_words in TO_DO.items()
+        words: int((report_data.signals.label == status).sum()) for status, words in TO_DO.items()
     }
 
 

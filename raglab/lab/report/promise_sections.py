@@ -270,13 +270,12 @@ def best_sentence(signals: AnswerSignals, place: str, n_certify: int | None = No
         where there is none.
     """
     n_ok = int((signals.label == Status.ok).sum()) if n_certify is None else n_certify
-    split_text = place if n_certify is None else "split certify"
+    text = place if n_certify is None else "split certify"
     if not n_ok:
-        return f"No case of {split_text} is labelled ok, so nothing can be certified."
+        return f"No case of {text} is labelled ok, so nothing can be certified."
     least_certified = percent(float(metrics.upper_bound(0, n_ok, DELTA)))
     return (
-        f"The {n_ok} answerable cases of {split_text}, all answered rightly, certify "
-        f"{least_certified}."
+        f"The {n_ok} answerable cases of {text}, all answered rightly, certify {least_certified}."
     )
 
 
