@@ -79,9 +79,11 @@ class DecisionModel(NamedTuple):
 
         Fingerprints are made of this text (rule S0.8).
         """
-        field_values = self._asdict()
-        if not self.groups:
-            del field_values["groups"]
+        field_values = (
+            self._asdict()
+            if self.groups
+            else {name: getattr(self, name) for name in self._fields[:-1]}
+        )
         return (
             f"{type(self).__name__}("
             f"{', '.join(f'{name}={value!r}' for name, value in field_values.items())})"

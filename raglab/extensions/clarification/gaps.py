@@ -140,6 +140,7 @@ def _role_gap(
 
     `the tenant`, `who do I contact at Acme?`.
     """
+    # A question for an amount or a date has its own gap, even where it names a role.
     is_lookup = parsed.known("intent") in {None, "lookup"} and not wanted_kinds(text) - {"name"}
     role_statements = _roles(documents) if is_lookup and not is_denied(text) else []
     if len({value_key(role_statement.value) for role_statement in role_statements}) < 2:
@@ -158,6 +159,7 @@ def _role_gap(
         for role_statement in (*pack.roles.values(), pack.vague_role)
         if role_statement is not None
     ]
+    # A role of the pack counts by the words it is asked with, a role of the documents by its label.
     is_person = (
         expression("people").search(text)
         or whole_words(
@@ -172,6 +174,7 @@ def _role_gap(
         for role_statement, label_words in words_by_role.items()
         if topic_forms and topic_forms <= label_words
     ]
+    # In a longer sentence a whole label is no gap: the question says which role it means.
     is_label_whole = any(
         len(words_by_role[role_statement] & topic_forms) == len(stems(role_statement.label))
         for role_statement in named_roles
@@ -179,6 +182,7 @@ def _role_gap(
     if not is_alone and (is_label_whole or not (named_roles or is_contact)):
         return None
     if is_contact and topic and not named_roles:
+        # Whom to turn to is often said by the matter, so the words beside a role count too.
         topic_stems = [stem(word) for word in topic]
         named_roles = [
             role_statement
@@ -187,6 +191,7 @@ def _role_gap(
         ]
         if len(named_roles) == 1 or not (named_roles or _only_names(topic, documents)):
             return None
+    # With one named role or none, all are offered: the reader may mean another.
     listed_roles = (
         named_roles
         if len(named_roles) > 1

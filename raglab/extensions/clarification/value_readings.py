@@ -299,11 +299,13 @@ def reading_response(
             "ask the chain instead",
         )
     start_time, language, policy = perf_counter(), request.language, system.policy
+    # What was read passes the same checks as an answer of a generator.
     read_generation = Generation(_said_of(field_value, chunk), reading.confidence, (0,))
     checked_answer = check_answer(
         request.text, [chunk], _Extractor(read_generation), system.scorer, language=language
     )
     language_texts = language_parts()[language]
+    # A value that the user chose needs no further proof by the words of the question.
     unmet_texts = (
         []
         if reading.confidence == CHOSEN_CONFIDENCE
@@ -333,6 +335,7 @@ def reading_response(
         route=READING_ROUTE,
         arm_reason=reading_reason,
     )
+    # The first check that fails refuses, as in the chain.
     failed_check = next((check for check in checks if not check.passes), None)
     if failed_check is not None:
         refusal_message = refusal(language, policy.refusal_message)
@@ -343,6 +346,7 @@ def reading_response(
             refusal_reason=failed_check.text,
         )
     elif YEAR_PATTERN.search(request.text) is None:
+        # A question that names a year has said of when it asks.
         stale_key, end_of_validity = outdated(
             chunk, system.retriever.chunks, request.now.date().isoformat()
         )

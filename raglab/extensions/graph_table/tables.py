@@ -672,6 +672,7 @@ def table_match(
 
     None where two carry as much.
     """
+    # A table counts each term once, by the row that says most of it.
     best_shares: dict[range, dict[str, float]] = {}
     for row_match in matches:
         run_shares = best_shares.setdefault(index.typed[row_match.row].run, {})
@@ -679,6 +680,7 @@ def table_match(
             own_term: max(row_share, run_shares.get(own_term, 0.0))
             for own_term, row_share in row_match.shares.items()
         }
+    # Sorted sums: the order of the matches must not decide between two tables.
     run_scores = sorted(
         (
             (sum(sorted(run_shares.values())), run_rows)
@@ -689,6 +691,7 @@ def table_match(
     if not run_scores or (len(run_scores) > 1 and run_scores[-1][0] == run_scores[-2][0]):
         return None
     total_score, run_rows = run_scores[-1]
+    # All rows of the table are met anew, since only some came among the first matches.
     run_rows_allowed = (
         np.array(run_rows) if index.within is None else np.intersect1d(run_rows, index.within)
     )
@@ -699,6 +702,7 @@ def table_match(
         common_terms = frozenset.intersection(
             *(frozenset(row_match.shares) for row_match in run_matches)
         )
+    # Matches come best first, so that a later row is distinct by what it alone adds.
     share_by_row: dict[int, float] = {}
     distinct_rows: list[int] = []
     covered_terms: set[str] = set()

@@ -401,6 +401,7 @@ def trace_of_files(
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
+    # Files hold parts of the requests; only all of them together have an order of time.
     requests = sorted(
         chain.from_iterable(
             _REQUESTS_ADAPTER.validate_json(bytes(read_rows())) for read_rows in row_files
@@ -408,6 +409,7 @@ def trace_of_files(
         key=_request_time,
     )
     cases = tuple(_case(request, settings) for request in requests)
+    # The first text that a document was seen with is its text.
     documents_by_id: dict[str, SpanDocument] = {}
     for hit in chain.from_iterable(request.hits for request in requests):
         documents_by_id.setdefault(hit.document.id, hit.document)
@@ -444,9 +446,11 @@ def trace_of_files(
         "hits": trace_hits,
         "meta": trace_meta,
     }
+    # The fingerprint is of all but itself, so it comes last.
     trace_meta["fingerprint"] = content_hash(TraceData(**trace_fields))[:16]
     matched_patterns = pattern_hits(cases, chunks, PolicyData.from_mapping().pattern_lists)
     trace = Trace(**trace_fields, pattern_hits=matched_patterns)
+    # A score of hits is a signal of the case by its first hit.
     for signal, direction in directions.items():
         first_scores = [
             getattr(request.hits[0], SIGNALS[signal]) if request.hits else np.nan

@@ -334,12 +334,14 @@ def difference(
       judged: use the judge; otherwise people's labels alone.
     """
     drawn_rows, drawn_groups, is_known = draw.rows, draw.groups[draw.rows], draw.known
+    # Each labelled request stands for all of its group, labelled or not.
     weights = draw.size / np.maximum(draw.labelled, 1.0)
     errors = parts.k[drawn_rows]
     case_parts = parts.n[drawn_rows]
     weight = weights[drawn_groups] * is_known
     if not (weight * case_parts).sum() > 0.0:
         return _UNKNOWN
+    # The judge is used as far as it varies with people, around their own rate.
     human_rate = (weight * errors).sum() / (weight * case_parts).sum()
     human_parts = errors - human_rate * case_parts
     judge_parts = (parts.judge_k - human_rate * parts.judge_n)[drawn_rows]
@@ -360,6 +362,7 @@ def difference(
     if not estimated_totals[1] > 0.0:
         return _UNKNOWN
     estimated_rate = estimated_totals[0] / estimated_totals[1]
+    # A ratio varies as its numerator less the rate times its denominator.
     judge_control = coefficient * (parts.judge_k - estimated_rate * parts.judge_n)
     residuals = errors - estimated_rate * case_parts - judge_control[drawn_rows]
     possible_parts = parts.tables[0] - estimated_rate * parts.tables[1]
@@ -377,6 +380,7 @@ def difference(
         )
         for worst_case in worst_residuals
     ]
+    # Both ends take the larger variance: labels that are missing may fall either way.
     larger_variance = np.maximum(*(group_moments.variance for group_moments in filled_moments))
     is_undrawn = np.ones(len(judge_control), dtype=bool)
     is_undrawn[drawn_rows] = False
@@ -394,6 +398,7 @@ def difference(
             float(judge_control.sum()),
         )
         interval_ends.append(estimated_rate + end_of_total / estimated_totals[1])
+    # What the sample alone says of the variance, without the worst cases.
     finite_variance = (
         float(
             (

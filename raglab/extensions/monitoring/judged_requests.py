@@ -98,6 +98,7 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
         repeated_columns = frame.columns[frame.columns.duplicated()].unique()
         fault_text = shown_value(", ".join(map(str, repeated_columns)))
         _refuse("a frame must have each column once", "keep one of each", fault_text)
+    # A request whose model failed was decided by nobody, so no rate has it.
     is_failed = (
         frame["decision"] == FAILED_DECISION
         if "decision" in frame
@@ -113,6 +114,7 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
     judge_labels, is_judge_right = _outcomes(frame, "judge", "judge_correct")
     human_labels, is_human_right = _outcomes(frame, "label", "correct")
     is_answered = statuses == Status.ok
+    # A label of an answered ok says an outcome only with whether the answer is right.
     judge_outcomes, human_outcomes = (
         np.where(
             (label_codes < 0) | (is_answered & (label_codes == Status.ok) & np.isnan(is_right)),
@@ -124,6 +126,7 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
             (human_labels, is_human_right),
         )
     )
+    # A label outside the draw has no chance of being drawn, and so no weight.
     is_drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else human_labels >= 0
     if n_stray := int(((human_labels >= 0) & ~is_drawn).sum()):
         _refuse(
@@ -138,6 +141,7 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
             "add them with the judge's labels",
             f"{len(statuses)} drawn ones alone",
         )
+    # What is missing widens the interval, or is left out: the reader is told how much.
     n_silent = int((judge_outcomes < 0).sum())
     n_blank = int((is_drawn & (human_outcomes < 0)).sum())
     note_counts = {

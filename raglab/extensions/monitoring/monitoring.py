@@ -400,12 +400,14 @@ def _advance(
 
     n_promises = len(promises.names)
     n_steps = len(stream_rows.ends)
+    # Two tests bet on each promise: one that it is broken, one that it is held.
     alarm_excess, held_excess = row_excess(promises, stream_rows)
     is_labelled = stream_rows.cell >= 0
     n_labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[stream_rows.ends]
     held_wealth, held_logs = wealth_paths(
         opening_bets(promises, state, below=True), state.held_logs, held_excess, stream_rows.ends
     )
+    # Sums go on from the state, so that a rate is of all rows since the start.
     running_sums = _running_sums(promises, stream_rows, np.array(state.sums))
     step_sums = running_sums[1:][stream_rows.ends]
     margins = alarm_margins(promises, stream_rows, state, alarm_excess, n_labelled, step_sums)
@@ -420,6 +422,7 @@ def _advance(
         else alarm
         for promise_index, alarm in enumerate(state.alarms)
     )
+    # The next call needs nothing but this: rows that were read are never read again.
     next_state = replace(
         state,
         steps=state.steps + n_steps,
@@ -439,6 +442,7 @@ def _advance(
         ),
         latest=(*state.latest, *_row_digests(stream_rows))[-MAX_KNOWN_IDS:],
     )
+    # A row says what was known at its step, not what came later.
     alarm_steps = np.array([np.inf if alarm is None else alarm.step for alarm in alarms])
     is_alarm = step_numbers[:, None] >= alarm_steps
     alarm_names = np.array(

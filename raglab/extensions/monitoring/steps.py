@@ -184,6 +184,7 @@ def _row_steps(stream_rows: pd.DataFrame | str | Path, policy_id: str) -> Stream
     source_name = str(stream_rows) if isinstance(stream_rows, str | Path) else "stream"
     text_columns, column_names = _checked_texts(stream_rows, source_name)
     text_columns["correct"] = text_columns["correct"].str.lower().replace(to_replace=TRUTH_WORDS)
+    # A misspelt value would count as a request without a label, so it stops here.
     column_rules = {
         "decision": (STREAM_DECISIONS, "say what the request got"),
         "label": ((*LABEL_NAMES, ""), "say what the request should have got"),
@@ -205,6 +206,7 @@ def _row_steps(stream_rows: pd.DataFrame | str | Path, policy_id: str) -> Stream
     decision_codes = text_columns["decision"].map(STREAM_DECISIONS.index).to_numpy(np.int8)
     label_codes = text_columns["label"].map([*LABEL_NAMES, ""].index).to_numpy(np.int8)
     correct_texts = text_columns["correct"].to_numpy()
+    # An answer to an answerable request is right unless somebody said that it is not.
     is_right = (decision_codes == label_codes) & (
         (label_codes != Status.ok) | (correct_texts != "false")
     )
@@ -231,6 +233,7 @@ def _row_steps(stream_rows: pd.DataFrame | str | Path, policy_id: str) -> Stream
         probability=np.array(list(probabilities), dtype=np.float64),
         id=text_columns["request_id"].map(plain_cell),
     )
+    # Of a sample that lost rows the chances are not known, so it must be whole.
     row_steps = ordered_steps(step_columns, source_name)
     sample_columns = step_columns[["sample", STRATUM, "probability", "sample_size"]]
     check_whole_samples(list(sample_columns.itertuples(index=False, name=None)), source_name)
