@@ -19,8 +19,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-
-from raglab.values import BoolArray, FloatArray, WholeArray
+from numpy.typing import NDArray
 
 
 class Unit(NamedTuple):
@@ -528,12 +527,12 @@ def _stated_unit(signal_name: str, unit_fields: Mapping[str, Any]) -> Unit:
 
 
 def degenerate_scores(
-    s_rerank: FloatArray,
-    s_raw: FloatArray,
-    text: WholeArray,
-    reranked: BoolArray,
+    s_rerank: NDArray[np.float64],
+    s_raw: NDArray[np.float64],
+    text: NDArray[np.integer],
+    reranked: NDArray[np.bool_],
     min_texts: int = 3,
-) -> BoolArray:
+) -> NDArray[np.bool_]:
     """Whether a reranker output says nothing, so another score replaces it for the whole query.
 
     Args:
@@ -562,11 +561,11 @@ def degenerate_scores(
 
 
 def retrieval_confidence(
-    s_rerank: FloatArray,
-    s_hybrid: FloatArray,
-    degenerate: BoolArray,
-    blend: FloatArray | float,
-) -> FloatArray:
+    s_rerank: NDArray[np.float64],
+    s_hybrid: NDArray[np.float64],
+    degenerate: NDArray[np.bool_],
+    blend: NDArray[np.float64] | float,
+) -> NDArray[np.float64]:
     """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits.
 
     0 without hits.
