@@ -56,7 +56,7 @@ from raglab.policy_parts.sections import (
 from raglab.signals import (
     is_name,
 )
-from raglab.values import SCHEMA_VERSION, refuse
+from raglab.values import SCHEMA_VERSION, Knots, refuse
 from raglab.words.canonical import canonical_json, digest, merged_rows
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold
@@ -95,9 +95,9 @@ class Structure(NamedTuple):
     min_hits: int
     min_texts: int
     fused: Model | None
-    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
+    calibration: Knots | None
     decision: DecisionModel | None
-    fallback: tuple[tuple[float, ...], tuple[float, ...]] | None
+    fallback: Knots | None
     document_identity: str
 
     def __repr__(self) -> str:

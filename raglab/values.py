@@ -43,6 +43,7 @@ WholeArray = NDArray[np.integer]  # whole numbers of any width
 NumberArray = NDArray[np.int32]  # numbers of chunks, cases or arms
 VectorArray = NDArray[np.float32]  # embeddings
 AnyArray = NDArray[Any]
+Knots = tuple[tuple[float, ...], tuple[float, ...]]  # x, ascending, and y of a curve
 
 SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
@@ -96,11 +97,6 @@ _LABEL_RULE = FieldRule(
 _MAPPING_RULE = FieldRule(
     lambda value: isinstance(value, Mapping), "a mapping", 'write {"name": value}', dict
 )
-
-
-def _file_name(source: str) -> str:
-    """The last part of a path."""
-    return PurePosixPath(source.replace("\\", "/")).name
 
 
 def document_path(source: str) -> str:
@@ -184,7 +180,7 @@ class Chunk(NamedTuple):
     @property
     def file_name(self) -> str:
         """The last part of `source`, with either kind of slash."""
-        return _file_name(self.source)
+        return PurePosixPath(self.source.replace("\\", "/")).name
 
     @property
     def page_shown(self) -> str:

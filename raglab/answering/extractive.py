@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from raglab.answering.hygiene import clean
 from raglab.calibration import apply, fit
-from raglab.values import Chunk, Generation, unanswered
+from raglab.values import Chunk, Generation, Knots, unanswered
 from raglab.words.answer_terms import content_terms
 from raglab.words.languages import LANGUAGES, Reason, expression
 from raglab.words.numerals import CURRENCY_CODES, any_of, currencies, tables
@@ -489,9 +489,7 @@ MAX_KNOTS = 17
 FITTED_DIGITS = 10
 
 
-def fit_answer_confidence(
-    raw: ArrayLike, right: ArrayLike
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def fit_answer_confidence(raw: ArrayLike, right: ArrayLike) -> Knots:
     """Rising line from raw confidence to the probability that an answer is right.
 
     X and y of its knots, at most 17.

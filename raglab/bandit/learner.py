@@ -418,17 +418,17 @@ def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.
     return whole_numbers.astype(np.int64)
 
 
-def check_reward(reward: Floats | ArrayLike, argument_name: str = "reward") -> FloatArray:
+def check_reward(reward: Floats | ArrayLike) -> FloatArray:
     """Rewards as float64.
 
     Raises:
       ValueError: a reward is NaN or outside [0, 1].
     """
-    rewards = within_range(float_array(reward, argument_name), 0.0, 1.0, argument_name)
+    rewards = within_range(float_array(reward, "reward"), 0.0, 1.0, "reward")
     is_outside = ~((rewards >= 0.0) & (rewards <= 1.0))
     if is_outside.any():
         refuse(
-            f"{argument_name} must be in [0, 1]",
+            "reward must be in [0, 1]",
             rewards[is_outside].flat[0],
             "a missing reward is no update; normalise the others (rule S4.4)",
         )

@@ -23,6 +23,7 @@ from raglab.values import (
     CodeArray,
     FloatArray,
     IntArray,
+    Knots,
     TraceData,
     WholeArray,
 )
@@ -251,9 +252,7 @@ def slot_sets(
         yield row_index, slot, tuple(set_chunks[:n_chunks])
 
 
-def calibrate_confidence(
-    confidence: FloatArray, knots: tuple[tuple[float, ...], tuple[float, ...]] | None
-) -> FloatArray:
+def calibrate_confidence(confidence: FloatArray, knots: Knots | None) -> FloatArray:
     """Probability of being right that a generator's confidence is worth, [...].
 
     As it is without knots x, y.
@@ -297,7 +296,7 @@ def slot_answers(
 def slot_answer_scores(
     answers: Answers,
     answer_numbers: IntArray,
-    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
+    calibration: Knots | None,
 ) -> AnswerScores:
     """Measurements of the recorded answers by slot.
 

@@ -224,13 +224,9 @@ def _host(url_parts: SplitResult) -> str:
 
 def _begins_with(artifact_place: str, allowed_place: str) -> bool:
     """Whether a place is one that is allowed, or below it."""
-    if _has_dots(artifact_place):
+    # a place climbs by `..`, however it is written
+    if ".." in unquote(unquote(artifact_place)).replace("\\", "/").split("/"):
         return False
     return artifact_place == allowed_place.rstrip("/") or artifact_place.startswith(
         allowed_place.rstrip("/") + "/"
     )
-
-
-def _has_dots(artifact_place: str) -> bool:
-    """Whether a place climbs by `..`, however it is written."""
-    return ".." in unquote(unquote(artifact_place)).replace("\\", "/").split("/")

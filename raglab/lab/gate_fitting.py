@@ -430,15 +430,12 @@ def _cost_curve(
     return n_answered / len(label_numbers), np.asarray(metrics.expected_cost(cells, cost_table))
 
 
-def fit_boosting(
-    signals: FloatArray, is_right: BoolArray, signal_names: Sequence[str] = SIGNALS
-) -> Model:
+def fit_boosting(signals: FloatArray, is_right: BoolArray) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
-      signals: [S, Q].
+      signals: of `SIGNALS`, [S, Q].
       is_right: [Q].
-      signal_names: of the signals, [S].
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -489,7 +486,7 @@ def fit_boosting(
             if len(step_ends):
                 model_parts.append(
                     Part(
-                        signal_names[signal_row],
+                        SIGNALS[signal_row],
                         tuple(signal_levels[knot_places].tolist()),
                         tuple(y[knot_places].tolist()),
                     )

@@ -174,9 +174,6 @@ def fit_groups(
     logits: FloatArray,
     classes: IntArray,
     case_groups: CaseGroups,
-    *,
-    prior_spreads: Sequence[float] = PRIOR_SPREADS,
-    min_cases: int = MIN_GROUP_CASES,
 ) -> FittedGroups:
     """Biases of groups over common logits.
 
@@ -189,14 +186,13 @@ def fit_groups(
       logits: of cases that the common model never saw, [Q, C].
       classes: of the cases.
       case_groups: of the cases.
-      prior_spreads: of the prior, of which the likeliest is taken, the smaller of equals; 0 is the
-        common policy.
-      min_cases: cases of a group below which it has no bias.
 
     Source: rule S2.20; partial pooling: Gelman and Hill 2007, chapter 12.
     """
     group_names = [
-        group_name for group_name, n_cases in case_groups.counts().items() if n_cases >= min_cases
+        group_name
+        for group_name, n_cases in case_groups.counts().items()
+        if n_cases >= MIN_GROUP_CASES
     ]
     if len(group_names) < 2:  # one group is all that is common
         return FittedGroups(case_groups.attribute, {}, 0.0)
@@ -204,7 +200,7 @@ def fit_groups(
     present_classes, class_place = np.unique(classes, return_inverse=True)
     rows_by_group = [np.flatnonzero(case_groups.names == group_name) for group_name in group_names]
     best_fit: tuple[float, float, list[GroupFit]] | None = None
-    for prior_spread in sorted(prior_spreads):
+    for prior_spread in sorted(PRIOR_SPREADS):
         group_fits = [
             group_fit(
                 logits[np.ix_(group_rows, present_classes)], class_place[group_rows], prior_spread

@@ -283,7 +283,7 @@ def verdicts(
     return [verdict(name, limit) for name, limit in all_limits.items()]
 
 
-def certifiable(n: int, delta: float = DELTA) -> float:
+def certifiable(n: int) -> float:
     """Lowest of `USUAL_TARGETS` n answered cases certify with errors at half its rate, else NaN.
 
     Example:
@@ -291,7 +291,7 @@ def certifiable(n: int, delta: float = DELTA) -> float:
       (0.1, 0.01)
     """
     return next(
-        (t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t),
+        (t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, DELTA) <= t),
         float("nan"),
     )
 

@@ -98,19 +98,18 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
         )
 
 
-def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]:
+def foreign_questions(trace: TraceData) -> list[int]:
     """Cases whose question neither the passages found for it nor the bundled encoder can read.
 
     None under another encoder, whose languages are not known.
 
     Args:
       trace: of the questions.
-      encoder: as fingerprints name it; that of the trace where not given.
 
     Returns:
       Their positions.
     """
-    encoder_name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
+    encoder_name: str = trace.meta.get("parameters", {}).get("encoder", "")
     if not encoder_name.startswith(f"{BUNDLED}=="):
         return []
     texts = [chunk.full_text for chunk in trace.chunks]

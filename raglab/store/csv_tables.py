@@ -142,9 +142,7 @@ def csv_records(table_content: str, path: Path) -> list[CsvRecord]:
     return records
 
 
-def csv_frame(
-    path: Path, *, text_columns: Collection[str] = (), max_file_bytes: int = MAX_FILE_BYTES
-) -> pd.DataFrame:
+def csv_frame(path: Path, *, text_columns: Collection[str] = ()) -> pd.DataFrame:
     """Table of a file.
 
     A column whose filled cells are all numbers as numbers, any other as texts, None where blank.
@@ -165,7 +163,7 @@ def csv_frame(
     """
     import pandas as pd
 
-    table_content = table_text(path, max_file_bytes, remedy=_SAVE_AS_UTF_8)
+    table_content = table_text(path, remedy=_SAVE_AS_UTF_8)
     head_record, *row_records = csv_records(table_content, path)
     # A head that is blank is that of an index which was written with the table; pandas names it so.
     column_names = [

@@ -114,7 +114,7 @@ def _encode(column_name: str, cell_value: Any, column_kind: str) -> Any:  # noqa
         broken_rule = "a whole number of 64 bits"
         remedy = "correct it"
     elif column_kind == "number":
-        if _is_finite(cell_value):
+        if isinstance(cell_value, int | float) and abs(cell_value) <= sys.float_info.max:
             return float(cell_value)
         broken_rule = "a finite number"
         remedy = "leave it out where it is not known"
@@ -138,10 +138,6 @@ def _encode(column_name: str, cell_value: Any, column_kind: str) -> Any:  # noqa
         f"{remedy}."
     )
     raise ValueError(message)
-
-
-def _is_finite(number: object) -> bool:
-    return isinstance(number, int | float) and abs(number) <= sys.float_info.max
 
 
 def _can_stand(cell_value: object, column_kind: str) -> bool:

@@ -74,7 +74,9 @@ class TextFeatures:
 
     def _raw(self, texts: list[str], sources: Sequence[object] | None) -> FloatArray:
         """Features [Q, F] before they are standardised."""
-        parts = [_lengths(texts)]
+        # log of 1 + words and of 1 + characters
+        sizes = [[word_count(text), len(text)] for text in texts]
+        parts = [np.log1p(sizes).reshape(len(texts), 2)]
         if sources is None and self.sources:
             refuse(
                 "sources must be given as they were when the features were fitted",
@@ -195,11 +197,6 @@ def _texts(texts: Iterable[str]) -> list[str]:
             "fill or drop it",
         )
     return values
-
-
-def _lengths(texts: list[str]) -> FloatArray:
-    """Log of 1 + words and of 1 + characters, [Q, 2]."""
-    return np.log1p([[word_count(text), len(text)] for text in texts]).reshape(len(texts), 2)
 
 
 def _reduction(texts: list[str], components: int, seed: int | None) -> tuple[Any, Any]:

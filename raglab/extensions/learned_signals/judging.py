@@ -300,7 +300,7 @@ def yes_probability(least_mass: float, reply: Completion) -> Score:
         reply_words: math.fsum(
             math.exp(log_probability)
             for token, log_probability in alternatives
-            if _word(token) in reply_words
+            if "".join(filter(str.isalpha, token)).casefold() in reply_words
         )
         for reply_words in (YES_WORDS, NO_WORDS)
     }
@@ -308,10 +308,6 @@ def yes_probability(least_mass: float, reply: Completion) -> Score:
     if not total_mass > 0.0 or total_mass < least_mass:
         return Score(math.nan, f"yes and no are less than {least_mass:g} of the first token")
     return Score(mass_by_words[YES_WORDS] / total_mass)
-
-
-def _word(token: str) -> str:
-    return "".join(filter(str.isalpha, token)).casefold()
 
 
 def parse_score(text: str) -> Score:
