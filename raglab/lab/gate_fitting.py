@@ -430,12 +430,15 @@ def _cost_curve(
     return n_answered / len(label_numbers), np.asarray(metrics.expected_cost(cells, cost_table))
 
 
-def fit_boosting(signals: FloatArray, is_right: BoolArray) -> Model:
+def fit_boosting(
+    signals: FloatArray, is_right: BoolArray, signal_names: Sequence[str] = SIGNALS
+) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
-      signals: of `SIGNALS`, [S, Q].
+      signals: [S, Q].
       is_right: [Q].
+      signal_names: of the signals, [S].
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -486,7 +489,7 @@ def fit_boosting(signals: FloatArray, is_right: BoolArray) -> Model:
             if len(step_ends):
                 model_parts.append(
                     Part(
-                        SIGNALS[signal_row],
+                        signal_names[signal_row],
                         tuple(signal_levels[knot_places].tolist()),
                         tuple(y[knot_places].tolist()),
                     )
