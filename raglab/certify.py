@@ -18,11 +18,11 @@ from math import ceil, log, log1p
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import check_present, float_array, within_range
 from raglab.metrics import binomial_p, check_delta, upper_bound
-from raglab.values import Floats, Ints, refuse
+from raglab.values import BoolArray, FloatArray, Floats, IntArray, Ints, refuse
 from raglab.words.canonical import decimals
 from raglab.words.html_display import Cell, short
 from raglab.words.results import Result, Summary
@@ -57,7 +57,8 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
     fewest_cases = max(fewest_cases, errors + 1)  # as many errors as cases certify nothing
     enough_cases = 2 * (fewest_cases + errors)
     while float(binomial_p(errors, enough_cases, alpha)) > delta:
-        fewest_cases, enough_cases = enough_cases, 2 * enough_cases
+        fewest_cases = enough_cases
+        enough_cases = 2 * enough_cases
     # the p-value falls as cases are added
     return bisect_left(
         range(enough_cases),
@@ -90,7 +91,7 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
     return np.where(n_losses > 0, np.minimum(1.0, np.minimum(hoeffding_p, bentkus_p)), 1.0)
 
 
-def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
+def fixed_sequence(p: FloatArray, delta: float) -> BoolArray:
     """Hypotheses rejected in order, each tested at delta, until the first that is not, [N].
 
     The order must not depend on the labels that are tested.
@@ -106,7 +107,7 @@ def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
     return np.asarray(np.logical_and.accumulate(float_array(p, "p") <= delta))
 
 
-def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
+def holm(p: FloatArray, delta: float) -> BoolArray:
     """Hypotheses that are rejected at family-wise error delta, in any order, [N].
 
     Args:
@@ -122,7 +123,7 @@ def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
     return np.asarray(holm_adjusted(p) <= delta)
 
 
-def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
+def holm_adjusted(p: FloatArray) -> FloatArray:
     """Holm's adjusted p-values, [N]: the smallest delta at which each would be rejected.
 
     NaN was not tested and stays.
@@ -147,7 +148,7 @@ def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted_p
 
 
-def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[np.int64]:
+def pareto_order(p: FloatArray, gain: FloatArray) -> IntArray:
     """Candidates no other beats in both p-value and gain, from the safest to most gain, [M].
 
     Args:
@@ -219,7 +220,7 @@ POSTERIOR_POINTS = 64  # equally likely values of a rate that its posterior is r
 
 def certification_chance(
     k: ArrayLike, n: ArrayLike, size: ArrayLike, alpha: float, delta: float = 0.1
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Probability that `size` new answered cases certify risk alpha, after k of n wrong, [...].
 
     The rate is estimated from the cases seen (a uniform prior); 0 where nothing is answered. It
@@ -594,26 +595,39 @@ def certify(
         requirement = (
             f"a risk of {alpha:g} needs {n_needed} answered cases without an error at delta"
         )
-        reason = f"{requirement} {delta:g}, got {int(n_answered.max(initial=0))}"
-        return Certificate(None, (), 0.0, (), "risk", reason=reason, **common_fields)
+        return Certificate(
+            None,
+            (),
+            0.0,
+            (),
+            "risk",
+            reason=f"{requirement} {delta:g}, got {int(n_answered.max(initial=0))}",
+            **common_fields,
+        )
     if not len(passed_levels):
         lowest_level = first_level + int(
             np.argmin(
                 upper_bound(np.ceil(loss_sums[first_level:]), n_answered[first_level:], delta)
             )
         )
-        first_promise, lowest_bound = (
-            promise_at(first_level),
-            decimals(promise_at(lowest_level).bound, alpha),
+        first_promise = promise_at(first_level)
+        lowest_bound = decimals(promise_at(lowest_level).bound, alpha)
+        return Certificate(
+            None,
+            (),
+            0.0,
+            (first_promise,),
+            "risk",
+            reason=(
+                f"the first level tried, {decimals(score_levels[first_level])}, "
+                f"has {decimals(first_promise.k)} wrong of "
+                f"{first_promise.n}, "
+                f"upper bound {decimals(first_promise.bound, alpha)} above alpha "
+                f"{decimals(alpha, first_promise.bound)}; the bound is lowest, {lowest_bound}, at "
+                f"{decimals(score_levels[lowest_level])}"
+            ),
+            **common_fields,
         )
-        reason = (
-            f"the first level tried, {decimals(score_levels[first_level])}, "
-            f"has {decimals(first_promise.k)} wrong of "
-            f"{first_promise.n}, upper bound {decimals(first_promise.bound, alpha)} above alpha "
-            f"{decimals(alpha, first_promise.bound)}; the bound is lowest, {lowest_bound}, at "
-            f"{decimals(score_levels[lowest_level])}"
-        )
-        return Certificate(None, (), 0.0, (first_promise,), "risk", reason=reason, **common_fields)
     promise = promise_at(int(passed_levels.max()))
     return Certificate(
         float(score_levels[passed_levels.max()]),
@@ -627,8 +641,8 @@ def certify(
 
 
 def _first_level(
-    levels: NDArray[np.float64],
-    n: NDArray[np.int64],
+    levels: FloatArray,
+    n: IntArray,
     needed: int,
     method: Method,
     start_score: float | None,
@@ -662,7 +676,8 @@ def graded_bound(total: float, n: int, delta: float) -> float:
 
     if n == 0:
         return float("nan")
-    lowest_mean, highest_mean = max(total / n, 1e-12), 1.0 - 1e-12
+    lowest_mean = max(total / n, 1e-12)
+    highest_mean = 1.0 - 1e-12
     return (
         float(brentq(over, lowest_mean, highest_mean))
         if lowest_mean < highest_mean and over(highest_mean) < 0.0
@@ -670,9 +685,7 @@ def graded_bound(total: float, n: int, delta: float) -> float:
     )
 
 
-def _levels(
-    case_scores: NDArray[np.float64], losses: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+def _levels(case_scores: FloatArray, losses: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
     """Score levels from the highest, how many are answered at each, and the sum of their losses.
 
     Losses are summed in their own order, so that the order of the rows changes nothing.
@@ -694,13 +707,15 @@ def _levels(
 
 def _certify_cases(
     correct: ArrayLike, scores: ArrayLike, *, graded: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[FloatArray, FloatArray]:
     """Losses and scores of the cases."""
-    correct_values, case_scores = float_array(correct, "correct"), float_array(scores, "scores")
+    correct_values = float_array(correct, "correct")
+    case_scores = float_array(scores, "scores")
     if correct_values.ndim != 1 or correct_values.shape != case_scores.shape:
-        shapes_text = f"shapes {correct_values.shape} and {case_scores.shape}"
         refuse(
-            "correct and scores must be one row a case each", shapes_text, "give both of all cases"
+            "correct and scores must be one row a case each",
+            f"shapes {correct_values.shape} and {case_scores.shape}",
+            "give both of all cases",
         )
     if not len(correct_values):
         refuse("a certificate needs at least one case", "none", "check the split")
@@ -712,12 +727,14 @@ def _certify_cases(
     )
     if is_invalid.any():
         position = int(is_invalid.argmax())
-        value_text = (
-            f"{correct_values[position]:g} at position {position} "
-            f"({int(is_invalid.sum())} such cases)"
+        refuse(
+            f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN",
+            (
+                f"{correct_values[position]:g} at position {position} "
+                f"({int(is_invalid.sum())} such cases)"
+            ),
+            "give (correct, scores) of labelled cases, grades by graded=True",
         )
-        rule = f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN"
-        refuse(rule, value_text, "give (correct, scores) of labelled cases, grades by graded=True")
     return 1.0 - correct_values, case_scores
 
 
@@ -730,9 +747,9 @@ class LabelNoiseBound(NamedTuple):
       bound: upper bound with these.
     """
 
-    labels: NDArray[np.int64]
-    k: NDArray[np.int64]
-    bound: NDArray[np.float64]
+    labels: IntArray
+    k: IntArray
+    bound: FloatArray
 
 
 def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> LabelNoiseBound:

@@ -36,12 +36,12 @@ def missing(what: str, room: str) -> NoReturn:
       MissingExtensionError: always.
     """
     # A folder whose modules are there but whose `__init__.py` is lost is damaged, and says so.
-    module_names = {
-        module_path.name
+    names = {
+        path.name
         for extensions_folder in _folders()
-        for module_path in Path(extensions_folder, room).glob("*.py")
+        for path in Path(extensions_folder, room).glob("*.py")
     }
-    is_damaged = bool(module_names) and "__init__.py" not in module_names
+    is_damaged = bool(names) and "__init__.py" not in names
     install_state = "which lacks its __init__.py" if is_damaged else "which is not installed"
     message = (
         f"{what} is in raglab/extensions/{room}, {install_state}: "
@@ -100,11 +100,8 @@ def listed_names(stub: str) -> dict[str, PublicName]:
       >>> listed_names("from raglab.extensions.cockpit.display import cockpit as cockpit")
       {'cockpit': PublicName(module='extensions.cockpit.display', room='cockpit')}
     """
-    import_lines = re.findall(r"^from raglab\.?([\w.]*) import (\w+) as \w+$", stub, re.MULTILINE)
-    return {
-        public_name: PublicName(module_path, _room_of(module_path))
-        for module_path, public_name in import_lines
-    }
+    lines = re.findall(r"^from raglab\.?([\w.]*) import (\w+) as \w+$", stub, re.MULTILINE)
+    return {name: PublicName(path, _room_of(path)) for path, name in lines}
 
 
 def _room_of(module_path: str) -> str | None:

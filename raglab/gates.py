@@ -18,7 +18,7 @@ from functools import cache, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import measured_values
 from raglab.gating.headroom import headroom as headroom  # noqa: PLC0414 - public here
@@ -32,8 +32,8 @@ from raglab.gating.signal_gates import (
     signal_margins,
     signal_path,
 )
-from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
-from raglab.values import BoolArray, Bools, FloatArray, Floats, Ints
+from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Firing, Signal, Unit
+from raglab.values import AnyArray, BoolArray, Bools, FloatArray, Floats, Ints, WholeArray
 
 Margins: TypeAlias = tuple[Floats, ...]
 COMPARISONS_AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
@@ -77,13 +77,13 @@ def explain(margins: Margins) -> Verdict:
     Args:
       margins: of the gate, a named tuple with one field a check, [...] each.
     """
-    check_names: Any = margins._fields  # type: ignore[attr-defined]
-    margin_values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
-    tightest_index = np.where(np.isnan(margin_values), -np.inf, margin_values).argmin(axis=0)
+    names: Any = margins._fields  # type: ignore[attr-defined]
+    values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
+    tightest_index = np.where(np.isnan(values), -np.inf, values).argmin(axis=0)
     verdict_fields = (
-        fires(tuple(margin_values)),
-        np.array(check_names)[tightest_index],
-        np.take_along_axis(margin_values, tightest_index[None], axis=0)[0],
+        fires(tuple(values)),
+        np.array(names)[tightest_index],
+        np.take_along_axis(values, tightest_index[None], axis=0)[0],
     )
     return (
         Verdict(*verdict_fields)
@@ -321,10 +321,8 @@ def l2_margins(
       Verdict(fired=True, check='l2', margin=-0.09999999999999998)
     """
     best = measured_values(best, "best")
-    hard_margin, soft_margin = (
-        headroom(thresholds.max_l2, best),
-        headroom(thresholds.soft_max_l2, best),
-    )
+    hard_margin = headroom(thresholds.max_l2, best)
+    soft_margin = headroom(thresholds.soft_max_l2, best)
     return L2Margins(
         headroom(n_hits, 1.0), switched(np.fmax(hard_margin, soft_margin), thresholds.on)
     )
@@ -348,7 +346,7 @@ def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
     return switched(cut, thresholds.on)
 
 
-def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
+def n_relevant(l2: ArrayLike, cut: ArrayLike) -> AnyArray:
     """Hits within the cut, int16 [P, Q], or [...] as the cut.
 
     int64 for more hits than int16 counts.
@@ -359,7 +357,8 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
 
     Source: rule S2.3.
     """
-    l2, cut = np.asarray(measured_values(l2, "l2")), np.asarray(cut)
+    l2 = np.asarray(measured_values(l2, "l2"))
+    cut = np.asarray(cut)
     if l2.ndim == 1:
         return n_relevant(l2[:, None], cut.reshape(-1, 1)).reshape(cut.shape)
     # The sum that gives a count is faster the narrower its type.
@@ -392,9 +391,9 @@ def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargin
 
 
 def hits_agree(
-    document: NDArray[np.integer],
+    document: WholeArray,
     page: FloatArray,
-    core: NDArray[np.integer],
+    core: WholeArray,
     tagged: BoolArray,
     near_pages: int,
 ) -> BoolArray:
@@ -495,7 +494,6 @@ def hygiene_margins(unfit: Bools) -> StageMargins:
 
 GateInputs = Literal["query", "hits", "chosen", "answer"]
 JUDGED: tuple[GateInputs, ...] = ("query", "hits", "chosen", "answer")
-Firing = Literal["refuse", "ask", "warn"]
 Side = Literal["floor", "ceiling"]
 Read: TypeAlias = Callable[[str], Any]  # measurement by its name, scalar or array
 
@@ -604,8 +602,8 @@ class Gate(NamedTuple):
     @property
     def form(self) -> Any:  # noqa: ANN401 - a type that is made here
         """Type of its thresholds, fields by their keys and `on`."""
-        threshold_keys = (threshold.key for threshold in self.thresholds)
-        return thresholds_form(self.name.title() if self.thresholds else "Switch", *threshold_keys)
+        keys = (threshold.key for threshold in self.thresholds)
+        return thresholds_form(self.name.title() if self.thresholds else "Switch", *keys)
 
 
 def signal_gate(gated_signal: Signal) -> Gate:
@@ -624,7 +622,8 @@ def signal_gate(gated_signal: Signal) -> Gate:
 
 def _signal_gate(gated_signal: Signal) -> Gate:
     signal_name = gated_signal.name
-    section_path, signal_unit = signal_path(signal_name), gated_signal.unit._replace(whole=False)
+    section_path = signal_path(signal_name)
+    signal_unit = gated_signal.unit._replace(whole=False)
     return Gate(
         section_path,
         "S2.15",
@@ -836,10 +835,8 @@ def margins_of(gate: Gate, read_measurement: Read, thresholds: Any) -> Margins: 
     if gate.margins is not None:
         return gate.margins(read_measurement, thresholds)
     (threshold,) = gate.thresholds
-    measured_value, threshold_value = (
-        read_measurement(threshold.meets),
-        getattr(thresholds, threshold.key),
-    )
+    measured_value = read_measurement(threshold.meets)
+    threshold_value = getattr(thresholds, threshold.key)
     operands = (
         (measured_value, threshold_value)
         if threshold.side == "floor"
@@ -873,10 +870,8 @@ def gate_thresholds(gate: Gate, policy_values: Callable[[str], Any]) -> Any:  # 
       gate: row of `GATES`.
       policy_values: values of a path in the policies, [...]; NaN for null.
     """
-    threshold_values, is_on = (
-        [policy_values(threshold.path) for threshold in gate.thresholds],
-        policy_values(f"{gate.name}.enabled"),
-    )
+    threshold_values = [policy_values(threshold.path) for threshold in gate.thresholds]
+    is_on = policy_values(f"{gate.name}.enabled")
     if gate.thresholds and gate.thresholds[0].nullable:
         is_on = is_on & ~np.isnan(threshold_values[0])  # a new array: that of `of` is its caller's
     return gate.form(*threshold_values, is_on)

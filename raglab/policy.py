@@ -56,7 +56,7 @@ from raglab.policy_parts.sections import (
 from raglab.signals import (
     is_name,
 )
-from raglab.values import SCHEMA_VERSION, refuse
+from raglab.values import SCHEMA_VERSION, Knots, refuse
 from raglab.words.canonical import canonical_json, digest, merged_rows
 from raglab.words.characters import visible
 from raglab.words.html_display import Cell, Fold
@@ -95,9 +95,9 @@ class Structure(NamedTuple):
     min_hits: int
     min_texts: int
     fused: Model | None
-    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
+    calibration: Knots | None
     decision: DecisionModel | None
-    fallback: tuple[tuple[float, ...], tuple[float, ...]] | None
+    fallback: Knots | None
     document_identity: str
 
     def __repr__(self) -> str:
@@ -324,9 +324,11 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           UserWarning: the certificate is of another policy, and is dropped (rule S6.10).
         """
         if stated is not None and not isinstance(stated, Mapping):
-            rule = f"{where}: a policy must be a mapping of sections"
-            remedy = "write section: {key: value}, as `raglab policy` prints one"
-            refuse(rule, type(stated).__name__, remedy)
+            refuse(
+                f"{where}: a policy must be a mapping of sections",
+                type(stated).__name__,
+                "write section: {key: value}, as `raglab policy` prints one",
+            )
         merged_sections = merged_rows(
             _published_defaults(), stated or {}, {"entities", "document_entities"}
         )
@@ -359,11 +361,14 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         A change of any threshold, switch or pattern drops the certificate.
         """
         if len(changes) % 2:
-            rule = "replace takes pairs of path and value"
-            refuse(rule, f"{len(changes)} arguments", "write replace('l2.max_l2', 0.7)")
+            refuse(
+                "replace takes pairs of path and value",
+                f"{len(changes)} arguments",
+                "write replace('l2.max_l2', 0.7)",
+            )
         changed_sections: dict[str, dict[str, Any]] = {}
         changed_fields: dict[str, Any] = {}
-        for field_path, field_value in zip(changes[::2], changes[1::2], strict=True):
+        for field_path, value in zip(changes[::2], changes[1::2], strict=True):
             self.value(field_path)
             section_name, _, field_key = field_path.partition(".")
             if field_key:
@@ -372,10 +377,10 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
                         section_name, _rows_of(getattr(self, section_name))
                     ),
                     field_key,
-                    field_value,
+                    value,
                 )
             else:
-                changed_fields[section_name] = field_value
+                changed_fields[section_name] = value
         if "pack" in changed_fields:
             changed_fields.setdefault("pack_hash", None)  # it is for the pack that was read
         keeps_certificate = (
@@ -445,12 +450,10 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           update: field -> its new value.
           deep: whether the values of the fields are copied too.
         """
-        field_values = {
-            field_name: getattr(self, field_name) for field_name in type(self).model_fields
-        }
-        field_values = (deepcopy(field_values) if deep else field_values) | dict(update or {})
+        values = {field_name: getattr(self, field_name) for field_name in type(self).model_fields}
+        values = (deepcopy(values) if deep else values) | dict(update or {})
         return type(self).model_construct(
-            set(self.model_fields_set) | field_values.keys() & (update or {}).keys(), **field_values
+            set(self.model_fields_set) | values.keys() & (update or {}).keys(), **values
         )
 
     def diff(self, baseline: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
@@ -470,10 +473,8 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           >>> PolicyData.from_mapping({"l2": {"max_l2": 0.7}}).diff()
           {'l2.max_l2': (0.7, 0.8)}
         """
-        settings, baseline_settings = (
-            self.settings,
-            (_published() if baseline is None else baseline).settings,
-        )
+        settings = self.settings
+        baseline_settings = (_published() if baseline is None else baseline).settings
         value_pairs = {
             setting_path: (settings.get(setting_path), baseline_settings.get(setting_path))
             for setting_path in (settings | baseline_settings)
@@ -503,14 +504,15 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         """
         sections = self.model_dump(exclude=_NOT_HASHED)
         return {
-            setting_path: setting_value
-            for setting_path, setting_value in _leaves(sections, whole_paths=WHOLE_VALUES)
-            if setting_value or setting_path not in USER_SECTIONS
+            path: value
+            for path, value in _leaves(sections, whole_paths=WHOLE_VALUES)
+            if value or path not in USER_SECTIONS
         }
 
     def _summary(self) -> Summary:
         """Gates in their order, then the rest; what differs from the published is marked."""
-        changes, settings = self.diff(), self.settings
+        changes = self.diff()
+        settings = self.settings
         gate_names = self.gates_in_order()
         gate_cells: dict[str, list[Cell | str]] = {
             gate_name: [gate_name] for gate_name in gate_names
@@ -524,7 +526,8 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
             setting_paths, key=lambda setting_path: setting_path not in changes
         ):
             section_name, _, field_key = setting_path.rpartition(".")
-            setting_value, published_text = told_value(settings.get(setting_path)), ""
+            setting_value = told_value(settings.get(setting_path))
+            published_text = ""
             if setting_path in changes:
                 published_text = told_value(changes[setting_path][1])
             change_mark: Literal["", "changed"] = "changed" if published_text else ""
@@ -582,18 +585,18 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         Args:
           path: `section.key`.
         """
-        field_value: Any = self
-        for path_part in str(path).split("."):
+        value: Any = self
+        for part in str(path).split("."):
             # a signal that the policy does not gate has no bounds
-            if field_value is self.signals and is_name(path_part):
-                field_value = field_value.get(path_part, UNGATED_SIGNAL)
+            if value is self.signals and is_name(part):
+                value = value.get(part, UNGATED_SIGNAL)
                 continue
-            if field_value is self.gates:
+            if value is self.gates:
                 return self._own_value(path)
-            if path_part not in getattr(type(field_value), "model_fields", {}):
+            if part not in getattr(type(value), "model_fields", {}):
                 raise ValueError(_no_such_path(path))
-            field_value = getattr(field_value, path_part)
-        return field_value
+            value = getattr(value, part)
+        return value
 
     def _own_value(self, path: str) -> Any:  # noqa: ANN401 - a switch, a number or None
         """Value of a path below `gates`: as stated, else as the gate is registered."""
@@ -666,11 +669,11 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
     @property
     def fused_model(self) -> Model | None:
         """Model of the fused gate, or None."""
-        fused_parts = tuple(
+        parts = tuple(
             Part(signal_name, curve.x, curve.y)
             for signal_name, curve in sorted(self.fused.parts.items())
         )
-        return Model(self.fused.bias, fused_parts) if fused_parts else None
+        return Model(self.fused.bias, parts) if parts else None
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -711,7 +714,7 @@ def _rows_of(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a model or a map
     """Fields of a section; what it has worked out of them is left behind."""
     if isinstance(section, Mapping):
         return dict(section)
-    return {field_key: getattr(section, field_key) for field_key in type(section).model_fields}
+    return {key: getattr(section, key) for key in type(section).model_fields}
 
 
 # values of any field
@@ -748,8 +751,8 @@ def idle_reasons(idle_thresholds: Iterable[tuple[PolicyData, str]]) -> str:
 
 def warn_idle(idle_thresholds: Iterable[tuple[PolicyData, str]]) -> None:
     """Warn of thresholds that cannot act in a policy, once for all of them."""
-    if reason_text := idle_reasons(idle_thresholds):
-        warn_user(reason_text, IdleThresholdWarning)
+    if text := idle_reasons(idle_thresholds):
+        warn_user(text, IdleThresholdWarning)
 
 
 @cache
@@ -773,12 +776,12 @@ def _leaves(
 
     What stands at a path of `whole_paths` is one value.
     """
-    for field_key, field_value in sections.items():
-        field_path = f"{path_prefix}{field_key}"
-        if isinstance(field_value, Mapping) and field_value and field_path not in whole_paths:
-            yield from _leaves(field_value, f"{field_path}.", whole_paths)
+    for key, value in sections.items():
+        field_path = f"{path_prefix}{key}"
+        if isinstance(value, Mapping) and value and field_path not in whole_paths:
+            yield from _leaves(value, f"{field_path}.", whole_paths)
         else:
-            yield field_path, field_value
+            yield field_path, value
 
 
 @cache

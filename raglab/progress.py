@@ -57,7 +57,8 @@ def progress(
         return
     if total is None and isinstance(items, Sized):
         total = len(items)
-    progress_bar, started_at = None, monotonic()
+    progress_bar = None
+    started_at = monotonic()
     # of several loops in each other the outermost is counted
     frame_id = id(sys._getframe(1))  # noqa: SLF001
     _counted_frame.set(frame_id)

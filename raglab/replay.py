@@ -354,12 +354,12 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
 
 def _joined_tally(first_tally: Tally, second_tally: Tally) -> Tally:
     """Counts of two sets of cases together, and the engines that counted, each once."""
-    engine_names = dict.fromkeys((*first_tally.engine.split("; "), second_tally.engine))
+    names = dict.fromkeys((*first_tally.engine.split("; "), second_tally.engine))
     return Tally(
         first_tally.cells + second_tally.cells,
         first_tally.stages + second_tally.stages,
         first_tally.labels + second_tally.labels,
-        "; ".join(engine_names),
+        "; ".join(names),
         first_tally.missing + second_tally.missing,
     )
 
@@ -435,10 +435,12 @@ def _tally_evidence(
     cell_counts = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stage_counts = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
     missing_counts = np.zeros((len(policies), 2), dtype=np.int64)
-    kernel, unsupported_features = _compiled_kernel(engine), dict[str, None]()
+    kernel = _compiled_kernel(engine)
+    unsupported_features = dict[str, None]()
     for policy_indices in _replay_groups(policies):
         group_policies = [policies[policy_index] for policy_index in policy_indices]
-        evidence, thresholds = measure_group(group_policies), policy_thresholds(group_policies)
+        evidence = measure_group(group_policies)
+        thresholds = policy_thresholds(group_policies)
         unsupported = unsupported_by_kernel(evidence, thresholds)
         if engine == "numba" and unsupported:
             refuse("engine numba must know what it replays", unsupported, "use engine='auto'")
@@ -514,10 +516,8 @@ def shard_codes(
         thresholds = policy_thresholds([policies[policy_index] for policy_index in policy_indices])
         check_own_gates(evidence, thresholds)
         narrowed_evidence, thresholds = narrow_evidence(evidence, thresholds)
-        for block_rows, block_codes in code_blocks(
-            narrowed_evidence, thresholds, len(policy_indices)
-        ):
-            outcome_codes[policy_indices[block_rows]] = block_codes
+        for rows, block_codes in code_blocks(narrowed_evidence, thresholds, len(policy_indices)):
+            outcome_codes[policy_indices[rows]] = block_codes
     return outcome_codes
 
 
@@ -652,7 +652,8 @@ def trace_weighings(
       ValueError: a mix of cases that were drawn with several probabilities, or a label with a share
         and no case.
     """
-    declared_mix, case_weights = checked_mix(mix), inclusion_weights(trace)
+    declared_mix = checked_mix(mix)
+    case_weights = inclusion_weights(trace)
     if declared_mix is None and case_weights is None:
         return [], metrics.SAMPLE
     if declared_mix is None and case_weights is not None:
@@ -671,7 +672,8 @@ def _idle_in_sweep(
     # Where a threshold acts the counts differ as a rule: nothing is asked until some do not.
     if len(np.unique(decision_counts.cells, axis=0)) == len(policies):
         return
-    measured_trace, policy_settings = held_trace(trace), [policy.settings for policy in policies]
+    measured_trace = held_trace(trace)
+    policy_settings = [policy.settings for policy in policies]
     for threshold_path in filter(threshold_at, policy_settings[0]):
         if len({setting_row.get(threshold_path) for setting_row in policy_settings}) > 1:
             settings_and_policies = zip(policy_settings, policies, strict=True)
@@ -734,8 +736,8 @@ def _rate_columns(
 
     Without a level those of no interval.
     """
-    cost_table = cost_columns(cell_counts, costs, level, weighed_cells)
-    return metrics.rate_columns(cell_counts, level, weighed_cells) | cost_table
+    table = cost_columns(cell_counts, costs, level, weighed_cells)
+    return metrics.rate_columns(cell_counts, level, weighed_cells) | table
 
 
 @answered_traces("trace", measured=True)
@@ -785,8 +787,11 @@ def steps(
     import pandas as pd
 
     if resolution is not None and (resolution < 2 or resolution != int(resolution)):
-        rule = "resolution must be a whole number of at least 2"
-        refuse(rule, resolution, "it is the most steps of a threshold, such as 2000")
+        refuse(
+            "resolution must be a whole number of at least 2",
+            resolution,
+            "it is the most steps of a threshold, such as 2000",
+        )
     step_curves, units = _step_curves(trace, policy, path, arm, resolution)
     path_column = np.repeat(
         np.array(list(step_curves), dtype=str), [len(curve.low) for curve in step_curves.values()]
@@ -821,8 +826,8 @@ def unlisted_thresholds(policy: PolicyData, listed_paths: Container[str]) -> tup
     policy_settings = policy.settings.items()
     set_paths = (
         setting_path
-        for setting_path, setting_value in policy_settings
-        if setting_value is not None and threshold_at(setting_path)
+        for setting_path, value in policy_settings
+        if value is not None and threshold_at(setting_path)
     )
     return tuple(setting_path for setting_path in set_paths if setting_path not in listed_paths)
 
@@ -871,8 +876,8 @@ def _path_tables(
     trace: TraceData | Measured, policy: PolicyData, threshold_path: str, arm: str | None
 ) -> Tables:
     """Measured tables of a policy, which must hold the signal that a path names."""
-    section_name, _, path_remainder = threshold_path.partition(".")
-    if section_name == "signals" and "." in path_remainder:
+    name, _, path_remainder = threshold_path.partition(".")
+    if name == "signals" and "." in path_remainder:
         check_signals(plain_trace(trace), [path_remainder.partition(".")[0]])
     return measured_tables(trace, policy, arm)
 
@@ -897,7 +902,8 @@ def flips(
     """
     import pandas as pd
 
-    loaded_trace, thresholds = part_with(trace, case_id).loaded(), policy_thresholds([policy])
+    loaded_trace = part_with(trace, case_id).loaded()
+    thresholds = policy_thresholds([policy])
     if user_gates(
         thresholds
     ):  # one case cannot show on which side a gate of the user refuses: all are asked (rule S2.18)
@@ -913,10 +919,8 @@ def flips(
     for threshold_path, (breakpoints, outcome_codes) in piece_codes(
         evidence, thresholds, active_paths
     ).items():
-        current_value, threshold_range = (
-            policy.value(threshold_path),
-            swept_paths(evidence.known, user_gates(thresholds))[threshold_path],
-        )
+        current_value = policy.value(threshold_path)
+        threshold_range = swept_paths(evidence.known, user_gates(thresholds))[threshold_path]
         range_width = (
             float(evidence.l2.shape[1])
             if threshold_range.whole
@@ -931,7 +935,8 @@ def flips(
             float(current_value), breakpoints, piece_status, decisions.status, flip_threshold
         )
         if np.isfinite(flip.distance[0]):
-            flip_value, flipped_status = float(flip.value[0]), Status(int(flip.becomes[0]))
+            flip_value = float(flip.value[0])
+            flipped_status = Status(int(flip.becomes[0]))
             value_change = flip_value - float(current_value)
             range_share = abs(value_change) / range_width
             flip_rows.append(

@@ -12,7 +12,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, float_array
 from raglab.policy_parts.resolver_rules import (
@@ -36,7 +36,17 @@ from raglab.policy_parts.resolver_rules import (
     ties_on_entities,
 )
 from raglab.signals import COSINE, Unit
-from raglab.values import TAG_KEYS, BitArray, BoolArray, FloatArray, IntArray, Status, refuse
+from raglab.values import (
+    TAG_KEYS,
+    AnyArray,
+    BitArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Status,
+    WholeArray,
+    refuse,
+)
 
 __all__ = [
     "ONE_OPTION",
@@ -78,7 +88,7 @@ __all__ = [
 ]
 
 
-def first_members(member: BoolArray, order: NDArray[np.integer[Any]], k: int) -> IntArray:
+def first_members(member: BoolArray, order: WholeArray, k: int) -> IntArray:
     """Places of the first k members in a given order, [B, k], -1 for missing ones.
 
     Args:
@@ -104,7 +114,7 @@ def first_members(member: BoolArray, order: NDArray[np.integer[Any]], k: int) ->
     )
 
 
-def union_over(mask: BitArray, chosen: NDArray[np.integer[Any]]) -> BitArray:
+def union_over(mask: BitArray, chosen: WholeArray) -> BitArray:
     """Union of the chosen hits' bits, [..., B].
 
     Args:
@@ -132,7 +142,7 @@ def fill_entities(
     chosen: IntArray,
     mask: BitArray,
     wanted: BitArray,
-    page_key: NDArray[np.integer[Any]],
+    page_key: WholeArray,
 ) -> IntArray:
     """Make room among chosen hits for query entities they lack, and look for those by l2.
 
@@ -152,7 +162,8 @@ def fill_entities(
     """
     n_chosen = chosen.shape[1]
     chosen = chosen.copy()
-    hit_planes, wanted_planes = _planes(mask, 2), _planes(wanted, 1)
+    hit_planes = _planes(mask, 2)
+    wanted_planes = _planes(wanted, 1)
     # Only queries with an answer that lacks an entity change; for the others no work is done.
     n_lacking = _bits_set(wanted_planes & ~union_over(hit_planes, chosen))
     query_rows = np.nonzero((n_lacking > 0) & (chosen[:, 0] >= 0))[0]
@@ -166,7 +177,8 @@ def fill_entities(
         n_chosen,
     )
     kept_places = np.where(np.arange(n_chosen) < n_kept[:, None], chosen[query_rows], -1)
-    row_planes, row_pages = hit_planes[:, query_rows], page_key[query_rows]
+    row_planes = hit_planes[:, query_rows]
+    row_pages = page_key[query_rows]
     n_filled = (kept_places >= 0).sum(axis=1)
     missing_bits = wanted_planes[:, query_rows] & ~union_over(row_planes, kept_places)
     taken_pages = np.where(
@@ -176,10 +188,8 @@ def fill_entities(
     for hit_place in range(page_key.shape[1]):
         if not missing_bits.any():
             break
-        hit_page, brings_missing = (
-            row_pages[:, hit_place],
-            ((row_planes[:, :, hit_place] & missing_bits) != 0).any(axis=0),
-        )
+        hit_page = row_pages[:, hit_place]
+        brings_missing = ((row_planes[:, :, hit_place] & missing_bits) != 0).any(axis=0)
         is_added = (
             (n_filled < n_chosen)
             & (hit_page >= 0)
@@ -326,9 +336,9 @@ def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signat
       ('domain', '__file__:guide.md')
     """
     tag_keys = TAG_KEYS if strict else CORE_TAG_KEYS
-    tag_values = [str(tags.get(tag_key) or "").strip().lower() for tag_key in tag_keys]
-    if any(tag_values):
-        return tuple(zip(tag_keys, tag_values, strict=True))
+    values = [str(tags.get(tag_key) or "").strip().lower() for tag_key in tag_keys]
+    if any(values):
+        return tuple(zip(tag_keys, values, strict=True))
     return (
         ("domain", f"{FALLBACK_PREFIX}{document}"),
         *((tag_key, "") for tag_key in tag_keys[1:]),
@@ -356,7 +366,7 @@ def rendered(sign: Signature) -> str:
       >>> rendered((("domain", "travel"), ("doc_type", ""), ("product", "basic")))
       'domain: travel; product: basic'
     """
-    return "; ".join(f"{tag_key}: {tag_value}" for tag_key, tag_value in sign if tag_value)
+    return "; ".join(f"{key}: {value}" for key, value in sign if value)
 
 
 class Groups(NamedTuple):
@@ -373,7 +383,7 @@ class Groups(NamedTuple):
     n: IntArray
 
 
-def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
+def group_hits(sign: WholeArray) -> Groups:
     """Group hits that share a signature.
 
     Args:
@@ -403,7 +413,7 @@ def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
     return Groups(hit_groups, anchor_places, n_groups)
 
 
-def anchor_values(values: NDArray[Any], groups: Groups, missing: float) -> NDArray[Any]:
+def anchor_values(values: AnyArray, groups: Groups, missing: float) -> AnyArray:
     """Value of each group's anchor, [B, G]; `missing` for no group.
 
     Args:
@@ -629,14 +639,10 @@ def resolve(
         np.broadcast_shapes(n_named.shape, *map(np.shape, (*rule_thresholds, *rules_on))),
     )
     # Winner and options are those of the pool of groups that the rule chose from, of each query.
-    pool_index, query_index = (
-        is_tied_pool.astype(np.int64),
-        np.arange(n_named.size).reshape(n_named.shape),
-    )
-    chosen_group, option_groups = (
-        winning_groups[pool_index, outcome_index, query_index],
-        offered_groups[pool_index, np.broadcast_to(query_index, outcome_index.shape)],
-    )
+    pool_index = is_tied_pool.astype(np.int64)
+    query_index = np.arange(n_named.size).reshape(n_named.shape)
+    chosen_group = winning_groups[pool_index, outcome_index, query_index]
+    option_groups = offered_groups[pool_index, np.broadcast_to(query_index, outcome_index.shape)]
     status_codes = np.array([status_codes for _, status_codes in OUTCOMES], dtype=np.int8)[
         outcome_index
     ]
@@ -658,10 +664,8 @@ def resolve(
 
 
 MAX_GROUP_COUNT = 2**31 - 1  # of a count
-DISTANCE_UNIT, COUNT_UNIT = (
-    Unit("squared L2 distance", 0.0, np.inf),
-    Unit("count", 0.0, MAX_GROUP_COUNT, whole=True),
-)
+DISTANCE_UNIT = Unit("squared L2 distance", 0.0, np.inf)
+COUNT_UNIT = Unit("count", 0.0, MAX_GROUP_COUNT, whole=True)
 # above that two numbers are one as floats
 SOURCES_UNIT = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)
 
@@ -672,8 +676,11 @@ def _flags(argument_name: str, flag_values: ArrayLike) -> BoolArray:
     if flag_array.dtype != np.bool_:
         for switch_flag in flag_array.flat:
             if not isinstance(switch_flag, bool | np.bool_):
-                remedy = "write count > 0 for a number"
-                refuse(f"{argument_name} must be True or False", f"{switch_flag!r:.60}", remedy)
+                refuse(
+                    f"{argument_name} must be True or False",
+                    f"{switch_flag!r:.60}",
+                    "write count > 0 for a number",
+                )
     return flag_array.astype(np.bool_)
 
 
@@ -713,8 +720,8 @@ def _group_column(
 
 
 def _query_column(
-    argument_name: str, query_values: NDArray[Any], queries_shape: tuple[int, ...]
-) -> NDArray[Any]:
+    argument_name: str, query_values: AnyArray, queries_shape: tuple[int, ...]
+) -> AnyArray:
     """A value a query, [...]."""
     if query_values.shape not in {(), queries_shape}:
         refuse(
@@ -729,16 +736,16 @@ def _query_counts(
     argument_name: str, query_values: ArrayLike, queries_shape: tuple[int, ...]
 ) -> IntArray:
     """A count a query, [...]."""
-    query_counts = _in_unit(
+    counts = _in_unit(
         argument_name,
         _query_column(argument_name, float_array(query_values, argument_name), queries_shape),
         COUNT_UNIT,
     )
-    if np.isnan(query_counts).any():
+    if np.isnan(counts).any():
         refuse(
             f"{argument_name} must be given of every query", "NaN", "write 0 where nothing is named"
         )
-    return query_counts.astype(np.int64)
+    return counts.astype(np.int64)
 
 
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
@@ -751,11 +758,10 @@ def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
         if np.any(
             np.isnan(getattr(checked_thresholds, threshold_name)) & np.isfinite(gap_threshold)
         ):
-            remedy = f"state {threshold_name} too, or -inf"
             refuse(
                 f"{threshold_name}_gap must come with {threshold_name}",
                 f"{gap_threshold.max():g} alone",
-                remedy,
+                f"state {threshold_name} too, or -inf",
             )
     return checked_thresholds
 
@@ -799,7 +805,7 @@ def _winners(rule_contest: Contest, entity_winners: IntArray, offered_groups: In
         ONE_OPTION: offered_groups[:, 0],
     }
     no_winner = np.full(len(entity_winners), -1, dtype=np.int64)
-    return np.stack([winner_by_rule.get(rule_name, no_winner) for rule_name, _ in OUTCOMES])
+    return np.stack([winner_by_rule.get(name, no_winner) for name, _ in OUTCOMES])
 
 
 class _CandidateGroups(NamedTuple):
@@ -836,10 +842,8 @@ def _measure_groups(
     The first of the two is of all groups, the second of those that tie on entities: which of them
     the rules choose from depends on switches.
     """
-    group_exists, group_l2 = (
-        ~np.isnan(groups.best_l2),
-        np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2),
-    )
+    group_exists = ~np.isnan(groups.best_l2)
+    group_l2 = np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2)
     group_counts = EntityCounts(
         np.where(group_exists, groups.entity_hits, -1), groups.anchor_hits, groups.member_hits
     )

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
-from raglab.values import BoolArray, FloatArray, Floats, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, Floats, refuse
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -292,8 +292,11 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     squared_norms = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
     is_wrong_length = is_hit & (np.abs(squared_norms - 1.0) > 2.0 * UNIT_NORM)
     if is_wrong_length.any():
-        norm_text = f"{float(np.sqrt(squared_norms[is_wrong_length][0])):g}"
-        refuse("vectors must have length 1", norm_text, "divide each by its norm")
+        refuse(
+            "vectors must have length 1",
+            f"{float(np.sqrt(squared_norms[is_wrong_length][0])):g}",
+            "divide each by its norm",
+        )
     n_hits = is_hit.sum(axis=-1)
     # every ordered pair of different hits
     pair_cosines = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squared_norms.sum(axis=-1)
@@ -328,7 +331,8 @@ def rank_consistency(
       >>> rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4])  # two of three pairs
       0.6666666666666666
     """
-    first_scores, second_scores = float_array(first, "first"), float_array(second, "second")
+    first_scores = float_array(first, "first")
+    second_scores = float_array(second, "second")
     if first_scores.shape != second_scores.shape:
         shapes_text = f"{first_scores.shape} and {second_scores.shape}"
         refuse(
@@ -381,8 +385,11 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
     reward_values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
     known_rewards = reward_values[~np.isnan(reward_values)]
     if not len(known_rewards) or known_rewards.min() == known_rewards.max():
-        median_rule = "rewards must differ for a median to split them"
-        refuse(median_rule, f"{len(known_rewards)} alike", "state a number instead")
+        refuse(
+            "rewards must differ for a median to split them",
+            f"{len(known_rewards)} alike",
+            "state a number instead",
+        )
     median_reward = float(np.median(known_rewards))
     return (
         median_reward
@@ -408,16 +415,19 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
       >>> answer_brevity([0, 50, 150]).tolist()
       [1.0, 0.5, 0.25]
     """
-    word_counts = float_array(n_words, "n_words")
-    if np.any(word_counts < 0.0):
-        least_text = f"{float(np.nanmin(word_counts)):g}"
-        refuse("n_words must be at least 0", least_text, "NaN says that there is no answer")
-    return _scalar_or_array(1.0 / (1.0 + word_counts / HALF_WORDS))
+    counts = float_array(n_words, "n_words")
+    if np.any(counts < 0.0):
+        refuse(
+            "n_words must be at least 0",
+            f"{float(np.nanmin(counts)):g}",
+            "NaN says that there is no answer",
+        )
+    return _scalar_or_array(1.0 / (1.0 + counts / HALF_WORDS))
 
 
 def _reward_bounds(
     components: ComponentColumns, weights: RewardWeights
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Raw reward, lo and hi of every row.
 
     Hi takes the same steps as raw, so that rounding never puts raw above it.
@@ -468,15 +478,11 @@ def _reward_bounds(
             known_term = np.where(
                 is_known, component_weight * component_values[component_name], 0.0
             )
-            raw_reward, highest = (
-                raw_reward + known_term,
-                highest + np.where(is_known, component_weight, 0.0),
-            )
+            raw_reward = raw_reward + known_term
+            highest = highest + np.where(is_known, component_weight, 0.0)
         else:
-            raw_reward, highest = (
-                raw_reward + component_weight * component_values[component_name],
-                highest + component_weight,
-            )
+            raw_reward = raw_reward + component_weight * component_values[component_name]
+            highest = highest + component_weight
     raw_reward, lowest, highest = np.broadcast_arrays(raw_reward, lowest, highest)
     return raw_reward, lowest, highest
 
@@ -496,21 +502,25 @@ def _in_range(component_name: str, component_values: FloatArray, upper_limit: fl
         (component_values < 0.0) | (component_values > upper_limit) | np.isinf(component_values)
     )
     if is_outside.any():
-        range_text = (
-            "in [0, 1]" if upper_limit == 1.0 else "at least 0, milliseconds over the budget"
+        text = "in [0, 1]" if upper_limit == 1.0 else "at least 0, milliseconds over the budget"
+        refuse(
+            f"{component_name} must be {text}",
+            f"{float(component_values[is_outside].flat[0]):g}",
+            "NaN says that it is missing",
         )
-        wrong_value = f"{float(component_values[is_outside].flat[0]):g}"
-        refuse(f"{component_name} must be {range_text}", wrong_value, "NaN says that it is missing")
     return component_values
 
 
 def _check_weights(weights: RewardWeights) -> None:
     for weight_name, weight in weights._asdict().items():
-        weight_values = np.asarray(weight, dtype=np.float64)
-        is_wrong = ~((weight_values >= 0.0) & np.isfinite(weight_values))
+        values = np.asarray(weight, dtype=np.float64)
+        is_wrong = ~((values >= 0.0) & np.isfinite(values))
         if is_wrong.any():
-            wrong_value = f"{float(weight_values[is_wrong].flat[0]):g}"
-            refuse(f"weight {weight_name} must be at least 0", wrong_value, "0 leaves it out")
+            refuse(
+                f"weight {weight_name} must be at least 0",
+                f"{float(values[is_wrong].flat[0]):g}",
+                "0 leaves it out",
+            )
     if not np.all(
         sum(_weight(component, weights) for component in COMPONENT_BY_NAME.values()) > 0.0
     ):
@@ -523,7 +533,7 @@ def _hit_mask(retrieved: ArrayLike | None, has_score: BoolArray) -> BoolArray:
     )
 
 
-def _scalar_or_array(reward_values: NDArray[Any]) -> Floats:
+def _scalar_or_array(reward_values: AnyArray) -> Floats:
     """A float for a single value, else float64 [...]."""
     return (
         float(reward_values)

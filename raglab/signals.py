@@ -248,7 +248,7 @@ class SignalSet:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the rows."""
-        return tuple(signal_row.name for signal_row in self.rows)
+        return tuple(row.name for row in self.rows)
 
     def place(self, name: str) -> int:
         """Row of a signal.
@@ -527,7 +527,7 @@ def _stated_unit(signal_name: str, unit_fields: Mapping[str, Any]) -> Unit:
 def degenerate_scores(
     s_rerank: NDArray[np.float64],
     s_raw: NDArray[np.float64],
-    text: NDArray[np.integer[Any]],
+    text: NDArray[np.integer],
     reranked: NDArray[np.bool_],
     min_texts: int = 3,
 ) -> NDArray[np.bool_]:

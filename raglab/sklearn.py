@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -19,7 +19,7 @@ from raglab.gating.expected_cost import OUTCOME_CLASSES, action_costs, expected_
 from raglab.lab.decision_fitting import DecisionCases, fit_model
 from raglab.metrics.costs import Costs, cost_matrix
 from raglab.signals import Direction, Signal, SignalSet, Unit
-from raglab.values import FloatArray, Status, refuse
+from raglab.values import AnyArray, FloatArray, Status, refuse
 
 CLASS_NAMES = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous"}
 CLASS_INDICES = {status: OUTCOME_CLASSES.index(name) for status, name in CLASS_NAMES.items()}
@@ -111,8 +111,11 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         directions = self._by_column("directions", self.directions)
         for direction in directions.values():
             if direction not in get_args(Direction):
-                direction_rule = f"a direction must be one of {get_args(Direction)}"
-                refuse(direction_rule, repr(direction), "correct it")
+                refuse(
+                    f"a direction must be one of {get_args(Direction)}",
+                    repr(direction),
+                    "correct it",
+                )
         self._least_values()
         cost_matrix(self.costs)
         signals = (
@@ -141,7 +144,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_shares = self.model_.probabilities(signals.T)
         return class_shares[[CLASS_INDICES[status] for status in self._statuses()]].T
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: ArrayLike) -> AnyArray:  # noqa: N803
         """Action for each row, shape [n].
 
         The label of `classes_` of least expected cost. A row that misses a threshold is refused: of
@@ -178,11 +181,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _are_statuses(self) -> bool:
-        status_names = {status.name for status in Status}
-        return (
-            self.positive is None
-            and {str(label) for label in self.classes_.tolist()} <= status_names
-        )
+        names = {status.name for status in Status}
+        return self.positive is None and {str(label) for label in self.classes_.tolist()} <= names
 
     def _statuses(self) -> tuple[Status, ...]:
         """Status that each label stands for.
@@ -198,8 +198,11 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if positive_label is None and not any(isinstance(label, str) for label in class_labels):
                 positive_label = class_labels[1]
             if positive_label not in class_labels:
-                label_rule = f"positive must be the label of right answers, of {class_labels}"
-                refuse(label_rule, repr(positive_label), "correct it")
+                refuse(
+                    f"positive must be the label of right answers, of {class_labels}",
+                    repr(positive_label),
+                    "correct it",
+                )
             return tuple(
                 Status.ok if label == positive_label else Status.refuse for label in class_labels
             )
@@ -225,11 +228,14 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         column_names = self._columns()
         value_by_index = {}
-        for column_key, column_value in (column_values or {}).items():
-            if str(column_key) not in column_names:
-                rule = f"{parameter_name} must name columns of X, {column_names[:10]}"
-                refuse(rule, repr(column_key), "correct it")
-            value_by_index[column_names.index(str(column_key))] = column_value
+        for key, column_value in (column_values or {}).items():
+            if str(key) not in column_names:
+                refuse(
+                    f"{parameter_name} must name columns of X, {column_names[:10]}",
+                    repr(key),
+                    "correct it",
+                )
+            value_by_index[column_names.index(str(key))] = column_value
         return value_by_index
 
     def _least_values(self) -> dict[int, float]:
@@ -239,12 +245,13 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
           ValueError: one is no finite number.
         """
         least_by_index = self._by_column("thresholds", self.thresholds)
-        for column_index, least_value in least_by_index.items():
-            is_number = isinstance(least_value, int | float | np.number) and not isinstance(
-                least_value, bool
-            )
-            if not is_number or not np.isfinite(least_value):
+        for column_index, value in least_by_index.items():
+            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if not is_number or not np.isfinite(value):
                 column_name = self._columns()[column_index]
-                rule = f"thresholds[{column_name!r}] must be a finite number"
-                refuse(rule, repr(least_value), "correct it")
+                refuse(
+                    f"thresholds[{column_name!r}] must be a finite number",
+                    repr(value),
+                    "correct it",
+                )
         return least_by_index

@@ -36,9 +36,14 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 CodeArray = NDArray[np.int8]  # numbers of a status, a stage or a cell
-SlotArray = NDArray[np.int16]  # numbers of sets of hits
+SlotArray = NDArray[np.int16]  # small whole numbers, such as those of sets of hits
 PlaceArray = NDArray[np.intp]  # positions
 BitArray = NDArray[np.uint64]  # masks of 64 bits
+WholeArray = NDArray[np.integer]  # whole numbers of any width
+NumberArray = NDArray[np.int32]  # numbers of chunks, cases or arms
+VectorArray = NDArray[np.float32]  # embeddings
+AnyArray = NDArray[Any]
+Knots = tuple[tuple[float, ...], tuple[float, ...]]  # x, ascending, and y of a curve
 
 SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
@@ -94,11 +99,6 @@ _MAPPING_RULE = FieldRule(
 )
 
 
-def _file_name(source: str) -> str:
-    """The last part of a path."""
-    return PurePosixPath(source.replace("\\", "/")).name
-
-
 def document_path(source: str) -> str:
     r"""Path of a document as labels and answers name it: with slashes, without `./` in front.
 
@@ -113,10 +113,10 @@ def document_path(source: str) -> str:
     """
     if "\\" not in source and not source.startswith("./"):
         return source  # as nearly all are; every chunk of a million is asked
-    slashed_path = source.replace("\\", "/")
-    while slashed_path.startswith("./"):
-        slashed_path = slashed_path[2:].lstrip("/")
-    return slashed_path or source
+    path = source.replace("\\", "/")
+    while path.startswith("./"):
+        path = path[2:].lstrip("/")
+    return path or source
 
 
 @checked(
@@ -180,7 +180,7 @@ class Chunk(NamedTuple):
     @property
     def file_name(self) -> str:
         """The last part of `source`, with either kind of slash."""
-        return _file_name(self.source)
+        return PurePosixPath(self.source.replace("\\", "/")).name
 
     @property
     def page_shown(self) -> str:
@@ -244,10 +244,8 @@ class Corpus(Shown):
         """
         import pandas as pd
 
-        chunk_rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
-        return pd.DataFrame(chunk_rows, columns=["id", *Chunk._fields[1:]]).astype(
-            {"page": "Int64"}
-        )
+        rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
+        return pd.DataFrame(rows, columns=["id", *Chunk._fields[1:]]).astype({"page": "Int64"})
 
     def _summary(self) -> Summary:
         """Numbers of chunks and documents, and the first of each."""
@@ -346,8 +344,8 @@ class Case(NamedTuple):
     extra: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
-        label_text = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
-        return f"Case({short(self.id)}, {short(self.query)}{label_text})"
+        text = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
+        return f"Case({short(self.id)}, {short(self.query)}{text})"
 
 
 SOURCE_GRADES = "source_grades"  # key of `extra`
@@ -452,8 +450,8 @@ class Hits(NamedTuple):
       n_reranked: hits of rank below it were reranked, [Q, A, D].
     """
 
-    chunk: NDArray[np.int32]
-    rank: NDArray[np.int32]
+    chunk: NumberArray
+    rank: NumberArray
     l2: FloatArray
     cosine: FloatArray
     s_hybrid: FloatArray
@@ -462,7 +460,7 @@ class Hits(NamedTuple):
     anchor_sim: FloatArray
     sig_sim: FloatArray
     sig_sim_strict: FloatArray
-    n_reranked: NDArray[np.int32]
+    n_reranked: NumberArray
 
     def __repr__(self) -> str:
         return (
@@ -472,7 +470,7 @@ class Hits(NamedTuple):
         )
 
 
-def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
+def map_fields(hits: Hits, change: Callable[[AnyArray], Any]) -> Hits:
     """Hits with every field changed alike, such as `map_fields(hits, lambda field: field[rows])`.
 
     Args:
@@ -499,8 +497,11 @@ def check_n_hits(n_hits: int) -> None:
       >>> check_n_hits(50)
     """
     if n_hits > MAX_HITS_PER_CASE:
-        rule = f"hits of a case, arm and depth must be at most {MAX_HITS_PER_CASE:,}"
-        refuse(rule, f"{n_hits:,}", "keep the first of each case")
+        refuse(
+            f"hits of a case, arm and depth must be at most {MAX_HITS_PER_CASE:,}",
+            f"{n_hits:,}",
+            "keep the first of each case",
+        )
 
 
 FLOAT_FIELDS = (
@@ -596,7 +597,7 @@ class PatternHits(NamedTuple):
     """
 
     patterns_hash: str
-    counts: NDArray[np.int32]
+    counts: NumberArray
     query_entities: tuple[tuple[str, ...], ...]
     chunk_entities: tuple[tuple[str, ...], ...]
 
@@ -626,10 +627,10 @@ class Answers(NamedTuple):
 
     generator: str
     scorer: str
-    row: NDArray[np.int32]
-    arm: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    chunks: NDArray[np.int32]
+    row: NumberArray
+    arm: NumberArray
+    depth: NumberArray
+    chunks: NumberArray
     text: tuple[str, ...]
     confidence: FloatArray
     support: FloatArray
@@ -663,7 +664,7 @@ class Latency(NamedTuple):
 def _read_only_columns(
     columns: Mapping[str, FloatArray],
 ) -> dict[str, FloatArray]:
-    return {column_name: read_only(column) for column_name, column in columns.items()}
+    return {name: read_only(column) for name, column in columns.items()}
 
 
 @converted(vectors=read_only, columns=_read_only_columns)
@@ -696,7 +697,7 @@ class TraceData(Shown):
     queries: tuple[tuple[tuple[str, ...], ...], ...] | None = None
     answers: Answers | None = None
     latency: Latency | None = None
-    vectors: NDArray[np.float32] | None = None
+    vectors: VectorArray | None = None
     columns: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -765,8 +766,11 @@ class TraceData(Shown):
           name: of the arm.
         """
         if not isinstance(name, str) or name not in self.arms:
-            rule = f"arm must be one of {', '.join(self.arms)}"
-            refuse(rule, repr(name), "build the trace with it to replay it")
+            refuse(
+                f"arm must be one of {', '.join(self.arms)}",
+                repr(name),
+                "build the trace with it to replay it",
+            )
         return self.arms.index(name)
 
     def _summary(self) -> Summary:
@@ -811,11 +815,9 @@ def count_cases(cases: Iterable[Case]) -> CaseCounts:
     Args:
       cases: to count.
     """
-    label_counts = Counter(
-        (case.split or NO_LABEL, case.expect_status or NO_LABEL) for case in cases
-    )
+    counts = Counter((case.split or NO_LABEL, case.expect_status or NO_LABEL) for case in cases)
     counts_by_split: CaseCounts = {}
-    for (split, case_label), n_cases in sorted(label_counts.items()):
+    for (split, case_label), n_cases in sorted(counts.items()):
         counts_by_split.setdefault(split, {})[case_label] = n_cases
     return counts_by_split
 
@@ -836,7 +838,7 @@ def counted(counts: Mapping[str, int]) -> str:
     )
 
 
-def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int) -> IntArray:
+def case_positions(rows: Sequence[int] | WholeArray, n_cases: int) -> IntArray:
     """Positions of the selected cases of a trace, as an array.
 
     Args:
@@ -857,8 +859,11 @@ def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int)
         refuse(rule, "a mask", "np.flatnonzero(mask) gives positions")
     is_whole = positions.dtype.kind in "iu" or not positions.size
     if not is_whole or positions.ndim != 1:
-        remedy = "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]"
-        refuse(rule, repr(rows)[:60], remedy)
+        refuse(
+            rule,
+            repr(rows)[:60],
+            "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]",
+        )
     if positions.size and not 0 <= positions.min() <= positions.max() < n_cases:
         refuse(rule, f"{positions.min()} to {positions.max()}", "count from 0")
     return positions.astype(np.int64)

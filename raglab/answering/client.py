@@ -34,7 +34,8 @@ TIMEOUT, NO_CONNECTION, CUT_OFF, MALFORMED = (
     "malformed reply",
 )
 TOO_LONG = "prompt too long"
-NO_KEY, FORBIDDEN = "no key", "HTTP 403"
+NO_KEY = "no key"
+FORBIDDEN = "HTTP 403"
 # Failures of a wrong key, model or address: every further request would get the same.
 WRONG_SETTINGS = frozenset(
     {NO_KEY, FORBIDDEN, *(f"HTTP {code}" for code in (301, 302, 303, 307, 308, 401, 404, 405))}
@@ -85,7 +86,8 @@ def call_deadline(timeout: float) -> float:
 
     Its time begins now, or with the first call of its question, this one if none did.
     """
-    call_begin, now = _call_begin.get(), time.monotonic()
+    call_begin = _call_begin.get()
+    now = time.monotonic()
     if call_begin is not None and not call_begin:
         call_begin.append(now)
     return min((call_begin[0] if call_begin else now) + timeout, _latest_end.get())
@@ -218,8 +220,8 @@ def check_client(client: object) -> None:
       TypeError: with the remedy for a path or an address.
     """
     if isinstance(client, type) or not callable(getattr(client, "complete", None)):
-        type_name = getattr(client, "__name__", type(client).__name__)
-        rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {type_name}"
+        name = getattr(client, "__name__", type(client).__name__)
+        rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {name}"
         message = f"{rule}; write raglab.LocalModel(path) or raglab.OpenAIClient(model, base_url)."
         raise TypeError(message)
 
@@ -232,19 +234,19 @@ def check_fields(settings: object) -> None:
     Raises:
       ValueError: name of the field, rule, value.
     """
-    for field_name, field_type in get_type_hints(type(settings), include_extras=True).items():
-        field_value = getattr(settings, field_name)
+    for name, field_type in get_type_hints(type(settings), include_extras=True).items():
+        field_value = getattr(settings, name)
         try:
             TypeAdapter(field_type).validate_python(field_value, strict=True)
         except ValidationError as error:
-            problem_text = error.errors()[0]["msg"]
+            text = error.errors()[0]["msg"]
         else:
             continue
         # outside of `except`, so that the error does not carry the value along
         shown_value = (
             field_value if isinstance(field_value, int | float) else type(field_value).__name__
         )
-        message = f"{field_name}: {problem_text}, got {shown_value}."
+        message = f"{name}: {text}, got {shown_value}."
         raise ValueError(message)
 
 
@@ -269,8 +271,9 @@ def model_failure(
 ) -> ModelUnavailableError:
     """The error of a model that failed: rule, what happened, remedy."""
     rule = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}"
-    message = f"{rule}; {remedy}, then ask again."
-    return ModelUnavailableError(message, kind=kind, reason=reason, seconds=seconds)
+    return ModelUnavailableError(
+        f"{rule}; {remedy}, then ask again.", kind=kind, reason=reason, seconds=seconds
+    )
 
 
 _LATIN_WORD = re.compile(

@@ -150,10 +150,8 @@ def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
         needed_by_piece.append(
             frozenset(wanted_index for wanted_index in wanted_indices if wanted_index is not None)
         )
-        head_index, lead_index = (
-            (piece_index if piece.kind == "head" else head_index),
-            (piece_index if is_leading else lead_index),
-        )
+        head_index = piece_index if piece.kind == "head" else head_index
+        lead_index = piece_index if is_leading else lead_index
     return tuple(needed_by_piece)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from raglab.answering.hygiene import clean
 from raglab.calibration import apply, fit
-from raglab.values import Chunk, Generation, unanswered
+from raglab.values import Chunk, Generation, Knots, unanswered
 from raglab.words.answer_terms import content_terms
 from raglab.words.languages import LANGUAGES, Reason, expression
 from raglab.words.numerals import CURRENCY_CODES, any_of, currencies, tables
@@ -298,7 +298,8 @@ def passage_lines(passage_text: str, section: tuple[str, ...] = ()) -> tuple[Pas
                 )
             parsed_lines.append(passage_line)
             if text_piece.kind == "prose":
-                previous_stems, last_sentence = passage_line.stems, shown_text
+                previous_stems = passage_line.stems
+                last_sentence = shown_text
         previous_kind = text_piece.kind
     return tuple(parsed_lines)
 
@@ -317,11 +318,11 @@ def piece_text(text_piece: Piece) -> str:
     column_heads = text_piece.heads or ("",) * len(text_piece.cells)
     headed_cells = zip(column_heads[1:], text_piece.cells[1:], strict=True)
     remaining_cells = "; ".join(
-        f"{column_head}: {cell_text}" if column_head else cell_text
-        for column_head, cell_text in headed_cells
-        if cell_text
+        f"{column_head}: {text}" if column_head else text
+        for column_head, text in headed_cells
+        if text
     )
-    return " - ".join(row_part for row_part in (text_piece.cells[0], remaining_cells) if row_part)
+    return " - ".join(part for part in (text_piece.cells[0], remaining_cells) if part)
 
 
 # What a line's support is the sum of, in units of the share of the question's content that the line
@@ -488,9 +489,7 @@ MAX_KNOTS = 17
 FITTED_DIGITS = 10
 
 
-def fit_answer_confidence(
-    raw: ArrayLike, right: ArrayLike
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def fit_answer_confidence(raw: ArrayLike, right: ArrayLike) -> Knots:
     """Rising line from raw confidence to the probability that an answer is right.
 
     X and y of its knots, at most 17.
@@ -598,7 +597,8 @@ class Extractive:
         if (
             clean(answer_text).text != answer_text
         ):  # a line of marks may change what stands above it
-            chosen_lines, answer_text = [best_line], best_line.line.text
+            chosen_lines = [best_line]
+            answer_text = best_line.line.text
         best_first = sorted(chosen_lines, key=lambda candidate: candidate is not best_line)
         answer_trust = answer_confidence(best_first, candidates, stem_weights)
         cited_passages = tuple(dict.fromkeys(candidate.passage for candidate in chosen_lines))

@@ -45,13 +45,15 @@ def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
     is_cut_off = completion.finish == "length"
     if not is_cut_off and completion.text.strip():
         return completion.text
-    failure_kind, failure_text, remedy = MALFORMED, "replied without a text", "look at it"
+    failure_kind, text, remedy = MALFORMED, "replied without a text", "look at it"
     if is_cut_off:
-        failure_kind, failure_text = CUT_OFF, f"cut its answer off at max_tokens {max_tokens}"
+        failure_kind = CUT_OFF
+        text = f"cut its answer off at max_tokens {max_tokens}"
         remedy = "raise max_tokens"
     if completion.reason:  # thoughts took the tokens
-        failure_text, remedy = completion.reason, f"{remedy}, or switch thinking off on the server"
-    raise model_failure(failure_kind, f"{name} {failure_text}", remedy, completion.ms / 1e3)
+        text = completion.reason
+        remedy = f"{remedy}, or switch thinking off on the server"
+    raise model_failure(failure_kind, f"{name} {text}", remedy, completion.ms / 1e3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ class ModelGenerator:
 
         The model, the prompt, and what else shapes answers.
         """
-        size_text = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.seed}"
-        return f"{self.client.name}/{self.prompt_version}/{size_text}"
+        text = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.seed}"
+        return f"{self.client.name}/{self.prompt_version}/{text}"
 
     @property
     def prompt_version(self) -> str:
@@ -178,9 +180,7 @@ def cited_passages(text: str, n: int) -> tuple[int, ...]:
       (1, 2, 0)
     """
     # `a[1]` cites nothing
-    prose_text = "\n".join(
-        text_part for text_part in split_code(text.split("\n")) if isinstance(text_part, str)
-    )
+    prose_text = "\n".join(part for part in split_code(text.split("\n")) if isinstance(part, str))
     cited_numbers = [
         int(cited_number)
         for citation in _CITATION_MARK.findall(prose_text)

@@ -18,7 +18,14 @@ from typing import NamedTuple
 from raglab.values import Chunk
 from raglab.words.characters import composed
 from raglab.words.languages import LANGUAGES, Reason, expression
-from raglab.words.text import CodeBlock, is_underline, pieces, split_code, without_fences
+from raglab.words.text import (
+    HTML_COMMENT,
+    CodeBlock,
+    is_underline,
+    pieces,
+    split_code,
+    without_fences,
+)
 from raglab.words.tokeniser import split_words
 
 _OPENING_CHARACTERS = 400  # characters of a sentence in which it must have said what it says
@@ -28,14 +35,17 @@ _NO_ANSWER_WORDS = LANGUAGES.no_answer  # how an answer says that it has none, b
 
 def _opening_pattern(patterns: Sequence[str]) -> re.Pattern[str]:
     """One expression for what a sentence may open with and then say."""
-    phrase_pattern = f"(?:{'|'.join(_NO_ANSWER_WORDS.openers)}){{0,3}}(?:{'|'.join(patterns)})"
-    return re.compile(expression([phrase_pattern], _NO_ANSWER_WORDS.words), re.IGNORECASE)
+    return re.compile(
+        expression(
+            [f"(?:{'|'.join(_NO_ANSWER_WORDS.openers)}){{0,3}}(?:{'|'.join(patterns)})"],
+            _NO_ANSWER_WORDS.words,
+        ),
+        re.IGNORECASE,
+    )
 
 
-_IS_UNABLE, _IS_SILENT = (
-    _opening_pattern(_NO_ANSWER_WORDS.unable),
-    _opening_pattern(_NO_ANSWER_WORDS.silent),
-)
+_IS_UNABLE = _opening_pattern(_NO_ANSWER_WORDS.unable)
+_IS_SILENT = _opening_pattern(_NO_ANSWER_WORDS.silent)
 _CONCLUDES = re.compile(rf"(?:{'|'.join(_NO_ANSWER_WORDS.concludes)})\b", re.IGNORECASE)
 _TURNING = re.compile(rf"(?:^|[,;:—–-] ?)(?:{'|'.join(_NO_ANSWER_WORDS.turns)})\b", re.IGNORECASE)
 _PREAMBLE = re.compile("|".join(_NO_ANSWER_WORDS.preambles), re.IGNORECASE)
@@ -125,7 +135,6 @@ _REFERENCE_LINE = re.compile(  # at the beginning of a line alone
 _EMPTY_BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
 _PLACEHOLDERS = frozenset({"none", "n/a", "null"})
 
-_HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 _HIDDEN_ELEMENT = re.compile(
     r"<(script|style|iframe)(?=[\s/>])[^<>]*+>.*?(?:</\1(?=[\s/>]|\Z)[^<>]*+>?|\Z)",
     re.DOTALL | re.IGNORECASE,
@@ -203,7 +212,8 @@ def clean(text: str) -> CleanAnswer:
     for _ in range(MAX_PASSES):
         passed_text, pass_changes = _pass(cleaned_text)
         changes += pass_changes
-        is_settled, cleaned_text = passed_text == cleaned_text, passed_text
+        is_settled = passed_text == cleaned_text
+        cleaned_text = passed_text
         if is_settled:
             break
     change_names = tuple(dict.fromkeys([*changes, *run_names]))
@@ -231,7 +241,7 @@ def _pass(answer_text: str) -> tuple[str, list[str]]:
     """The text after one round, and the names of what it changed, in order."""
     prose_text, blocks = _without_code(answer_text)
     escaped_spans = _CODE_SPAN.sub(lambda code_span: _TAG_START.sub("< ", code_span[0]), prose_text)
-    shown_html = _HIDDEN_ELEMENT.sub("", _HTML_COMMENT.sub("", escaped_spans))
+    shown_html = _HIDDEN_ELEMENT.sub("", HTML_COMMENT.sub("", escaped_spans))
     # two halves of a script's tag may just have met
     tagless_text = (
         _HTML_TAG.sub(_instead, shown_html) if shown_html == escaped_spans else shown_html
@@ -262,14 +272,14 @@ def _without_code(answer_text: str) -> tuple[str, list[CodeBlock]]:
     One without code goes.
     """
     blocks: list[CodeBlock] = []
-    marked_lines: list[str] = []
-    for text_part in split_code(answer_text.split("\n")):
-        if isinstance(text_part, str):
-            marked_lines.append(text_part)
+    lines: list[str] = []
+    for part in split_code(answer_text.split("\n")):
+        if isinstance(part, str):
+            lines.append(part)
         else:
-            marked_lines.append(f"\x00{len(blocks)}\x00")
-            blocks.append(text_part)
-    return "\n".join(marked_lines), blocks
+            lines.append(f"\x00{len(blocks)}\x00")
+            blocks.append(part)
+    return "\n".join(lines), blocks
 
 
 def _with_code(prose_text: str, blocks: Sequence[CodeBlock]) -> tuple[str, list[str]]:
@@ -346,7 +356,8 @@ def _remove_lines(answer_text: str) -> tuple[str, list[str]]:
     kept_lines: list[str] = []
     removals: list[str] = []
     text_lines = answer_text.split("\n")
-    closing_index, empty_indices = _closing_sources(text_lines), _empty_examples(text_lines)
+    closing_index = _closing_sources(text_lines)
+    empty_indices = _empty_examples(text_lines)
     for line_index, text_line in enumerate(text_lines):
         removal_kind = (
             "closing sources" if line_index >= closing_index else _removal_reason(text_line)
@@ -378,7 +389,8 @@ def _closing_sources(text_lines: Sequence[str]) -> int:
     """
     list_start = n_lines = len(text_lines)
     # whether all of the list are, and whether any since the last title is none
-    all_references, has_loose_line = True, False
+    all_references = True
+    has_loose_line = False
     for line_index in range(n_lines - 1, -1, -1):
         text_line = text_lines[line_index]
         bare_line = _without_marks(_LIST_ITEM.sub("", text_line, count=1))
@@ -513,7 +525,8 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
             stripped_question.casefold()
         ):
             unlabelled_text = unlabelled_text[len(stripped_question) :].strip(_EMPHASIS_MARKS)
-        line_words, heading_path = _words(unlabelled_text), _HEADING_JOINT.split(unlabelled_text)
+        line_words = _words(unlabelled_text)
+        heading_path = _HEADING_JOINT.split(unlabelled_text)
         # Nothing is left behind the question; a line without any word is no echo, and changes no
         # claim.
         if not line_words:

@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import SkipValidation
 
 from raglab.answering.client import (
@@ -37,6 +36,7 @@ from raglab.models.loaders import (
     check_causal_name,
     load_causal_model,
 )
+from raglab.values import FloatArray
 
 MAX_ALTERNATIVES = 20  # alternatives a token that are given at most
 
@@ -120,8 +120,8 @@ class LocalModel:
         """
         if not self._named:
             self._named.append(causal_model_name(self.name_or_folder, download=self.download))
-        temperature_text = f"+temperature.{self.temperature:g}" if self.temperature else ""
-        return f"local:{self._named[0]}{temperature_text}"
+        text = f"+temperature.{self.temperature:g}" if self.temperature else ""
+        return f"local:{self._named[0]}{text}"
 
     def complete(
         self,
@@ -154,18 +154,24 @@ class LocalModel:
             )
             raise ValueError(message)
         check_messages(messages)
-        loaded_model, rng = self.load(), np.random.default_rng(seed)
+        loaded_model = self.load()
+        rng = np.random.default_rng(seed)
         begin_waiting()
-        token_ids, token_scores = list[int](), list[TokenScore]()
+        token_ids = list[int]()
+        token_scores = list[TokenScore]()
         finish_reason: Finish = "length"
         with self._lock:
             # what waits for its turn alone has its whole time, and its prompt is read in it
-            started_at, latest_end = time.monotonic(), call_deadline(self.timeout)
+            started_at = time.monotonic()
+            latest_end = call_deadline(self.timeout)
             prompt_ids = loaded_model.prompt_ids(messages)
             if len(prompt_ids) + max_tokens > loaded_model.context:
                 size_text = f"{len(prompt_ids)} tokens and a reply of {max_tokens}"
-                reason = f"a prompt of {size_text} exceed the context of {loaded_model.context}"
-                raise model_failure(TOO_LONG, reason, "send fewer passages")
+                raise model_failure(
+                    TOO_LONG,
+                    f"a prompt of {size_text} exceed the context of {loaded_model.context}",
+                    "send fewer passages",
+                )
             model_steps = loaded_model.log_probabilities(prompt_ids)
             while len(token_ids) < max_tokens and finish_reason == "length":
                 log_probabilities = (
@@ -225,7 +231,7 @@ class LocalModel:
         """
         return Capabilities(True, MAX_ALTERNATIVES, "text")
 
-    def _choose(self, log_probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
+    def _choose(self, log_probabilities: FloatArray, rng: np.random.Generator) -> int:
         """The most probable token, or one that is drawn at the temperature."""
         if not self.temperature:
             return int(log_probabilities.argmax())
@@ -237,8 +243,12 @@ class LocalModel:
         """Stop a reply that takes too long."""
         elapsed_s = time.monotonic() - started_at
         if started_at + elapsed_s > latest_end:
-            reason = f"{n_written} tokens were written in {elapsed_s:.1f} s"
-            raise model_failure(TIMEOUT, reason, "raise timeout, or lower max_tokens", elapsed_s)
+            raise model_failure(
+                TIMEOUT,
+                f"{n_written} tokens were written in {elapsed_s:.1f} s",
+                "raise timeout, or lower max_tokens",
+                elapsed_s,
+            )
 
 
 def _is_object(text: str) -> bool:

@@ -352,7 +352,8 @@ class OpenAIClient:
         Raises:
           ModelUnavailableError: the server failed; the reason names the host and shows no secret.
         """
-        parsed_url, deadline = urlsplit(self.base_url), self._deadline()
+        parsed_url = urlsplit(self.base_url)
+        deadline = self._deadline()
         server_address = urlunsplit((parsed_url.scheme, self.host, parsed_url.path, "", ""))
         response_format: dict[str, Any] = {"type": schema_form, "schema": schema}
         if schema_form == "json_schema":
@@ -450,8 +451,12 @@ class OpenAIClient:
         remedy = _FAILURE_REMEDIES.get(failure.kind, "correct what it names").format(
             key_env=self.key_env
         )
-        failure_reason = f"{self.host} {one_line_reason(str(failure), secrets)}"
-        raise model_failure(failure.kind, failure_reason, remedy, failed_after)
+        raise model_failure(
+            failure.kind,
+            f"{self.host} {one_line_reason(str(failure), secrets)}",
+            remedy,
+            failed_after,
+        )
 
 
 def _body(
@@ -476,8 +481,8 @@ def _body(
         omitted_names |= {"top_logprobs"}
     all_fields = {**fixed_fields, tokens_name: max_tokens, "messages": sent_messages}
     return {
-        field_name: field_value
-        for field_name, field_value in all_fields.items()
+        field_name: value
+        for field_name, value in all_fields.items()
         if field_name not in omitted_names
     }
 

@@ -61,9 +61,11 @@ def passage_room(limit: int, prompt: Prompt, *texts: str, needed: bool = True) -
     """
     taken_tokens = TEMPLATE_TOKENS + estimate_tokens(prompt.text) + sum(map(data_tokens, texts))
     if needed and limit - taken_tokens < MIN_PASSAGE_TOKENS:
-        reason = f"instructions and question take about {taken_tokens} of {limit} tokens"
-        remedy = "raise max_prompt_tokens, or ask in fewer words"
-        raise model_failure(TOO_LONG, reason, remedy)
+        raise model_failure(
+            TOO_LONG,
+            f"instructions and question take about {taken_tokens} of {limit} tokens",
+            "raise max_prompt_tokens, or ask in fewer words",
+        )
     return limit - taken_tokens
 
 
@@ -79,9 +81,9 @@ def check_settings(client: object, prompt: object, **sizes: int) -> None:
         rule = f"prompt must be a Prompt, got {type(prompt).__name__}"
         message = f"{rule}; write raglab.live.Prompt('mine', 1, 'the instructions')."
         raise TypeError(message)
-    for setting_name, setting in sizes.items():
+    for name, setting in sizes.items():
         if not isinstance(setting, Integral) or isinstance(setting, bool) or setting < 1:
-            message = f"{setting_name} must be a whole number from 1, got {setting!r}."
+            message = f"{name} must be a whole number from 1, got {setting!r}."
             raise ValueError(message)
 
 
@@ -186,7 +188,7 @@ def quoted(text: str) -> str:
       >>> quoted("one\ntwo")
       '> one\n> two'
     """
-    return "\n".join(_QUOTE_PREFIX + text_line for text_line in visible(text).strip().split("\n"))
+    return "\n".join(_QUOTE_PREFIX + line for line in visible(text).strip().split("\n"))
 
 
 def without_marks(text: str) -> str:

@@ -27,7 +27,8 @@ def confidence_switch(policy: PolicyData) -> str | None:
       'generation.enabled'
       >>> confidence_switch(PolicyData.from_mapping({"generation": {"enabled": False}}))
     """
-    gate_order, generation_gate = policy.decision.order, policy.signals.get("generation")
+    gate_order = policy.decision.order
+    generation_gate = policy.signals.get("generation")
     gate_switch, signal_switch = CONFIDENCE_SWITCHES
     if (
         policy.generation.enabled
@@ -131,11 +132,10 @@ def given_confidence(generation: Generation) -> float:
 
 
 def _lacking(generator_name: str, gate_switch: str) -> ValueError:
-    message = (
+    return ValueError(
         f"the gate {gate_switch.removesuffix('.enabled')} needs "
         "a generator that gives a confidence "
         f"(a server: log-probabilities), got {generator_name}; "
         "take another, or switch the gate off: "
         f'policy.replace("{gate_switch}", False).'
     )
-    return ValueError(message)

@@ -58,11 +58,10 @@ def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
         raise ServerError(error_message) from None
     try:
         first_choice = parsed_reply["choices"][0]
-        message, finish_reason = (
-            first_choice.get("message") or {},
-            first_choice.get("finish_reason"),
-        )
-        reply_text, refusal_text = message.get("content"), message.get("refusal")
+        message = first_choice.get("message") or {}
+        finish_reason = first_choice.get("finish_reason")
+        reply_text = message.get("content")
+        refusal_text = message.get("refusal")
         has_thoughts = bool(message.get("reasoning_content") or message.get("reasoning"))
     except (LookupError, TypeError, AttributeError):
         error_message = f"answered without a choice{message_of(parsed_reply)}"
@@ -71,9 +70,11 @@ def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
     finish_kind: Finish = "length" if finish_reason == "length" else "stop"
     decline_reason = ""
     if finish_reason == "content_filter":
-        finish_kind, decline_reason = "declined", "withheld its answer (content_filter)"
+        finish_kind = "declined"
+        decline_reason = "withheld its answer (content_filter)"
     elif refusal_text and isinstance(refusal_text, str):
-        finish_kind, decline_reason = "declined", f"declined to answer: {refusal_text}"
+        finish_kind = "declined"
+        decline_reason = f"declined to answer: {refusal_text}"
     if isinstance(reply_text, list):  # of parts, some of them thoughts
         content_parts = [
             content_part for content_part in reply_text if isinstance(content_part, dict)
@@ -160,8 +161,8 @@ def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
     )
     if isinstance(error, list) and error and isinstance(error[0], dict):
         error = f"{error[0].get('loc')} {error[0].get('msg')}"  # as FastAPI's, which repeats input
-    error_text = error.get("message") if isinstance(error, dict) else error
-    return f": {error_text}" if isinstance(error_text, str) and error_text.strip() else ""
+    text = error.get("message") if isinstance(error, dict) else error
+    return f": {text}" if isinstance(text, str) and text.strip() else ""
 
 
 def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
@@ -178,15 +179,15 @@ def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
     if error.kind not in {"HTTP 400", "HTTP 422"}:
         return ""
     stated_parameter = error.body.get("param") if isinstance(error.body, dict) else ""
-    error_text = f"{stated_parameter} {message_of(error.body)}"
+    text = f"{stated_parameter} {message_of(error.body)}"
     name_positions = {
         parameter_name: name_match.start()
         for parameter_name in sent
         if parameter_name not in {"model", "messages"}
-        and (parameter_name == "temperature" or not _LIMIT_ERROR.search(error_text))
-        and (name_match := re.search(rf"\b{parameter_name}\b", error_text))
+        and (parameter_name == "temperature" or not _LIMIT_ERROR.search(text))
+        and (name_match := re.search(rf"\b{parameter_name}\b", text))
     }
     if name_positions:
         return min(name_positions, key=name_positions.__getitem__)
     sent_roles = [message["role"] for message in sent["messages"]]
-    return "system" if "system" in sent_roles and _ROLE_ERROR.search(error_text) else ""
+    return "system" if "system" in sent_roles and _ROLE_ERROR.search(text) else ""

@@ -45,8 +45,8 @@ class ServerRequest(NamedTuple):
 
 def import_libraries() -> None:
     """Import what a request needs, which is slow the first time."""
-    for library_name in ("anyio.from_thread", "httpx2", "openai"):
-        import_module(library_name)
+    for name in ("anyio.from_thread", "httpx2", "openai"):
+        import_module(name)
 
 
 def reply_body(request: ServerRequest) -> bytes:
@@ -81,7 +81,8 @@ def reply_body(request: ServerRequest) -> bytes:
     async def read_bounded(response: httpx2.Response) -> None:
         """No cookie, redirect or encoding of the server's is acted on."""
         status_codes.append(response.status_code)
-        reply_bytes, byte_stream = bytearray(), cast("httpx2.AsyncByteStream", response.stream)
+        reply_bytes = bytearray()
+        byte_stream = cast("httpx2.AsyncByteStream", response.stream)
         async with aclosing(byte_stream):
             async for received_bytes in byte_stream:
                 reply_bytes += received_bytes
@@ -139,9 +140,8 @@ def reply_body(request: ServerRequest) -> bytes:
             None,
         )
     except openai.APIStatusError as error:
-        error_status, error_body = error.status_code, error.body
-        failure_text, failure_kind = (
-            f"answered {error_status}{message_of(error_body)}",
-            f"HTTP {error_status}",
-        )
+        error_status = error.status_code
+        error_body = error.body
+        failure_text = f"answered {error_status}{message_of(error_body)}"
+        failure_kind = f"HTTP {error_status}"
     raise ServerError(failure_text, failure_kind, error_body)

@@ -31,9 +31,11 @@ def credentials(url: SplitResult, key_env: str) -> tuple[str | None, list[str]]:
       ValueError: the key must be printable ASCII, as headers are.
     """
     server_key = os.environ.get(key_env, "").strip()
-    secrets, authorization = {server_key}, f"Bearer {server_key}" if server_key else None
+    secrets = {server_key}
+    authorization = f"Bearer {server_key}" if server_key else None
     if url.username or url.password:
-        user_name, password = url.username or "", url.password or ""
+        user_name = url.username or ""
+        password = url.password or ""
         plain_pair = f"{unquote(user_name)}:{unquote(password)}"
         basic_token = base64.b64encode(plain_pair.encode()).decode()
         secrets |= {f"{user_name}:{password}", plain_pair, basic_token, password, unquote(password)}
@@ -88,7 +90,8 @@ def masked(reply: ServerReply, secrets: Sequence[str]) -> ServerReply:
       ServerError: its text carries one that masking cannot reach, spelt with other marks between
         its letters.
     """
-    masked_completion, model_name = reply.completion, reply.model
+    masked_completion = reply.completion
+    model_name = reply.model
     masked_text = mask_secrets(masked_completion.text, secrets)
     if carries(masked_text, secrets):
         message = "answered with the key in it"
@@ -109,10 +112,8 @@ def masked(reply: ServerReply, secrets: Sequence[str]) -> ServerReply:
 
 def one_line_reason(message: str, secrets: Sequence[str]) -> str:
     """A reason on one line of up to `MAX_REASON_LENGTH` characters, without markup or secrets."""
-    reason_line = mask_secrets(" ".join(visible(message).split()), secrets)
-    plain_reason = " ".join(clean(reason_line[: 4 * MAX_REASON_LENGTH]).text.split())[
-        :MAX_REASON_LENGTH
-    ]
+    line = mask_secrets(" ".join(visible(message).split()), secrets)
+    plain_reason = " ".join(clean(line[: 4 * MAX_REASON_LENGTH]).text.split())[:MAX_REASON_LENGTH]
     return (
         "failed, with the key in its words"
         if carries(plain_reason, secrets)
@@ -130,7 +131,7 @@ def unlogged(secrets: Sequence[str]) -> Iterator[None]:
     def shows_none(record: logging.LogRecord) -> bool:
         return not any(secret in record.getMessage() for secret in secrets)
 
-    connection_logs = [logging.getLogger(log_name) for log_name in _LOG_NAMES]
+    connection_logs = [logging.getLogger(name) for name in _LOG_NAMES]
     for connection_log in connection_logs:
         connection_log.addFilter(shows_none)
     try:

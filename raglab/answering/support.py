@@ -16,9 +16,9 @@ from math import nan
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.models.loaders import Nli
+from raglab.values import FloatArray
 from raglab.words.claim_words import (
     BREAK,
     KEY_LETTERS,
@@ -109,10 +109,8 @@ def evidence_words(
                 word_key, word_kind, sign, is_negated = claim_word
                 # The first word that is neither punctuation nor `and` says how its clause begins.
                 if clause != begun_clause and word_kind != BREAK and word_key not in PARTING_KEYS:
-                    begun_clause, is_leaning = (
-                        clause,
-                        word_key in LEANING_KEYS or word_kind == NEGATION,
-                    )
+                    begun_clause = clause
+                    is_leaning = word_key in LEANING_KEYS or word_kind == NEGATION
                 if selected_keys is None or word_key in selected_keys:
                     precedes_substance = (
                         word_index + 1 < len(sentence_words)
@@ -148,10 +146,12 @@ def clause_numbers(words: Sequence[Word]) -> list[int]:
       [0, 0, 1, 1, 1]
     """
     clause_indices: list[int] = []
-    current_clause, has_number = 0, False
+    current_clause = 0
+    has_number = False
     for word_index, (word_key, word_kind, _, _) in enumerate(words):
         if word_kind == BREAK or word_key in PARTING_KEYS:
-            current_clause, has_number = current_clause + 1, False
+            current_clause = current_clause + 1
+            has_number = False
         elif word_kind == NUMBER:
             has_number = True
         elif (
@@ -161,7 +161,8 @@ def clause_numbers(words: Sequence[Word]) -> list[int]:
                 claim_word.kind == NUMBER for claim_word in words[word_index + 1 : word_index + 3]
             )
         ):
-            current_clause, has_number = current_clause + 1, False
+            current_clause = current_clause + 1
+            has_number = False
         clause_indices.append(current_clause)
     return clause_indices
 
@@ -384,7 +385,8 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
     best_matches = [
         _WordMatch(-1.0, bool(is_same_way), False, 0.0, (-1, -1)) for is_same_way in range(2)
     ]
-    denied_offsets, stated_offsets = set[int](), set[int]()
+    denied_offsets = set[int]()
+    stated_offsets = set[int]()
     # Company that the evidence has at all, with its places by sentence and its passages.
     company_places = [
         (
@@ -479,14 +481,15 @@ def _is_beside(
     Args:
       place_tables: places by sentence of the word and of its company.
     """
-    denying_sentence, stating_sentence = turned_match.place[0], straight_match.place[0]
+    denying_sentence = turned_match.place[0]
+    stating_sentence = straight_match.place[0]
     if (
         abs(denying_sentence - stating_sentence) != 1
         or evidence.passage[denying_sentence] != evidence.passage[stating_sentence]
     ):
         return False
     return evidence.substance[denying_sentence] <= sum(
-        len(sentence_places.get(denying_sentence, ())) for sentence_places in place_tables
+        len(places.get(denying_sentence, ())) for places in place_tables
     )
 
 
@@ -587,8 +590,6 @@ def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> l
     ]
 
 
-Scores = NDArray[np.float64]
-
 WORD_SCORER = (
     "words-2"  # counts up with every change of the formula, so that no stored answer mixes two
 )
@@ -623,7 +624,7 @@ class ClaimScorer(Protocol):
     def name(self) -> str:
         """Stable identifier; belongs into fingerprints and cache keys."""
 
-    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
         """Support of each claim by its list of evidence texts, in [0, 1], float64 [N]."""
 
     def support(self, answer: str, passages: Sequence[str]) -> Support:
@@ -640,7 +641,7 @@ class WordSupport(ClaimScorer):
 
     name: str = field(default=WORD_SCORER, init=False)
 
-    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
         """`support_scores`."""
         return support_scores(claims, evidence)
 
@@ -661,7 +662,7 @@ class NliScorer(ClaimScorer):
         """Name of the model."""
         return f"nli:{self.model.name}"
 
-    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+    def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
         """Highest probability of entailment over the windows of each claim's evidence, float64 [N].
 
         0 without any.
@@ -696,7 +697,7 @@ class NliScorer(ClaimScorer):
         )
 
 
-def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
+def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> FloatArray:
     """Support of each claim by its evidence, in [0, 1], float64 [N]; 0 where either has no word.
 
     What counts is the weighted share of the claim's words that the evidence has, and whether each

@@ -51,13 +51,12 @@ def answer_start(text: str) -> int | None:
       ... )
       (27, None, 0)
     """
-    answer_index, prose_text = 0, _CODE_SPANS.sub(lambda code_match: " " * len(code_match[0]), text)
+    answer_index = 0
+    prose_text = _CODE_SPANS.sub(lambda code_match: " " * len(code_match[0]), text)
     for _ in range(MAX_THOUGHTS):
         thought_index = answer_index + len(_LEADING_BLANKS.match(text, answer_index)[0])  # type: ignore[index]
-        opening, closing = (
-            _OPENING_MARK.match(text, thought_index),
-            _BARE_CHANNELS.match(text, thought_index),
-        )
+        opening = _OPENING_MARK.match(text, thought_index)
+        closing = _BARE_CHANNELS.match(text, thought_index)
         if opening is not None:
             closing = _CLOSING_MARK.search(prose_text, opening.end()) or _CLOSING_MARK.search(
                 text, opening.end()
@@ -81,10 +80,8 @@ def without_thoughts(reply: Completion, *, reasoned: bool = False) -> Completion
     Args:
       reasoned: whether the backend took thoughts out of the text already.
     """
-    answer_index, joined_tokens = (
-        answer_start(reply.text),
-        "".join(token.token for token in reply.tokens),
-    )
+    answer_index = answer_start(reply.text)
+    joined_tokens = "".join(token.token for token in reply.tokens)
     answer_text = (
         "" if answer_index is None else _ANSWER_MARKS.sub("", reply.text[answer_index:]).strip()
     )

@@ -170,9 +170,9 @@ def shown_number(value: float, lower_bound: float, upper_bound: float) -> str:
       ('1.00001', '72')
     """
     for digits in (4, 6, 9):
-        number_text = f"{value:.{digits}g}"
-        if not lower_bound <= float(number_text) <= upper_bound:
-            return number_text
+        text = f"{value:.{digits}g}"
+        if not lower_bound <= float(text) <= upper_bound:
+            return text
     return repr(float(value))
 
 
@@ -187,8 +187,11 @@ def _cells(values: Any, values_name: str, dtype: type | None = None) -> NDArray[
     if cell_array.dtype == object and any(
         isinstance(cell, list | tuple | np.ndarray) for cell in cell_array.flat
     ):
-        requirement = f"{values_name} must be an array of single values"
-        refuse(requirement, "rows of different lengths", "give as many to each")
+        refuse(
+            f"{values_name} must be an array of single values",
+            "rows of different lengths",
+            "give as many to each",
+        )
     return cell_array
 
 
@@ -201,9 +204,8 @@ def _number(cell: object, values_name: str, position_text: str) -> float:
     shown_cell = " ".join(repr(cell).split())[
         :_SHOWN_CHARACTERS
     ]  # a table in a cell takes several lines
-    requirement = f"{values_name} must be numbers"
     refuse(
-        requirement,
+        f"{values_name} must be numbers",
         f"{shown_cell} {position_text}",
         "convert them first, and give NaN where one is missing",
     )
@@ -273,7 +275,8 @@ def holds_read_only(tuple_type: type[Kind]) -> type[Kind]:
       tuple_type: type of named tuple.
     """
     open_type: Any = tuple_type  # the methods of a NamedTuple cannot be written in its body
-    plain_new, plain_make = open_type.__new__, open_type._make.__func__
+    plain_new = open_type.__new__
+    plain_make = open_type._make.__func__
     open_type.__new__ = wraps(plain_new)(
         lambda cls, *values, **fields: plain_make(
             cls, map(read_only, plain_new(cls, *values, **fields))
@@ -326,7 +329,8 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
 
     # the methods of a NamedTuple cannot be written in its body
     def decorate(tuple_type: Any) -> Any:  # noqa: ANN401
-        plain_new, plain_make = tuple_type.__new__, tuple_type._make.__func__
+        plain_new = tuple_type.__new__
+        plain_make = tuple_type._make.__func__
         no_default = object()  # the default of a field that has none
         field_tests = [
             (
@@ -352,10 +356,11 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
                         repr(new_record[0])[:_SHOWN_FIELD],
                         rules[field_name],
                     )
-                    field_text = (
-                        f"{tuple_type.__name__} {shown_record}: {field_name} must be {field_rule}"
+                    refuse(
+                        f"{tuple_type.__name__} {shown_record}: {field_name} must be {field_rule}",
+                        repr(field_value)[:_SHOWN_FIELD],
+                        remedy,
                     )
-                    refuse(field_text, repr(field_value)[:_SHOWN_FIELD], remedy)
             return new_record
 
         tuple_type.__new__ = wraps(plain_new)(

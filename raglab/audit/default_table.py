@@ -189,14 +189,13 @@ class DefaultTable(Protocol):
         """What a request did with the table, rebuilt from the changes before it."""
 
 
-def default_table(wanted_name: str = "the default table of an audit log") -> DefaultTable:
+def default_table() -> DefaultTable:
     """What keeps the default table.
-
-    Args:
-      wanted_name: the user asked for, for the message.
 
     Raises:
       MissingExtensionError: the room that keeps it is not installed.
     """
-    room_table: DefaultTable = extension("audit_table.defaults", TABLE_ROOM, wanted_name)
-    return room_table
+    table: DefaultTable = extension(
+        "audit_table.defaults", TABLE_ROOM, "the default table of an audit log"
+    )
+    return table

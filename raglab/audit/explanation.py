@@ -154,7 +154,8 @@ def _rebuild_check(
         return RebuiltCheck(
             None if len(threshold_keys) > 1 else check.value - check.threshold, policy_values
         )
-    gate, gate_bounds = _GATE_BY_NAME.get(check.gate), thresholds.gates.get(check.gate)
+    gate = _GATE_BY_NAME.get(check.gate)
+    gate_bounds = thresholds.gates.get(check.gate)
     section_name, _, signal_name = check.gate.partition(".")
     is_signal = section_name == SIGNALS and bool(signal_name)
     if is_signal:
@@ -318,7 +319,8 @@ def replay_decisions(
     decision_rows = events.of(DECISIONS)
     if not decision_rows:
         return (), ["no decision is recorded"]
-    decisions, differences = [], []
+    decisions = []
+    differences = []
     # A default is logged twice, with the decision and by itself, so it is compared both ways.
     applied_defaults = [
         {field_name: event_row[field_name] for field_name in _DEFAULT_FIELDS}
@@ -459,12 +461,12 @@ class Explanation:
         """
         import pandas as pd
 
-        check_rows = [
+        rows = [
             (*check, margin)
             for decision in self.decisions[-1:]
             for check, margin in zip(decision.checks, decision.margins, strict=True)
         ]
-        return pd.DataFrame(check_rows, columns=[*Check._fields, "margin_anew"])
+        return pd.DataFrame(rows, columns=[*Check._fields, "margin_anew"])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values; a number that is not finite is null."""
@@ -519,8 +521,7 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{line_head:<14}{visible(line_text, lines=True)}"
-            for line_head, line_text in self.lines()
+            f"{line_head:<14}{visible(text, lines=True)}" for line_head, text in self.lines()
         )
 
     def __repr__(self) -> str:
@@ -597,7 +598,8 @@ def _replay_request(entries: Entries, request: Mapping[str, Any]) -> Explanation
 def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Who asked what, as it was read, and the system that answered."""
     session_text = f", session {request['session']}" if request["session"] else ""
-    question, question_hash = request["question"], request["question_hash"]
+    question = request["question"]
+    question_hash = request["question_hash"]
     parsed_question = request["parsed"] if isinstance(request["parsed"], Mapping) else {}
     system_parts = {
         "policy": request["policy_id"],
@@ -666,11 +668,11 @@ _NARROWED_COLUMNS = ("query", "documents", "task", "arm")
 
 def _narrowed_lines(evidence_row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Query, documents and task of the narrowed request."""
-    task_text = f", task {evidence_row['task']}" if evidence_row["task"] else ""
+    text = f", task {evidence_row['task']}" if evidence_row["task"] else ""
     document_names = ", ".join(evidence_row["documents"]) or "all documents"
     return [
         ("became", evidence_row["query"] or "text not kept"),
-        ("", f"retrieved by {evidence_row['arm']} in {document_names}{task_text}"),
+        ("", f"retrieved by {evidence_row['arm']} in {document_names}{text}"),
     ]
 
 

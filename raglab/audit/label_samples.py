@@ -188,8 +188,11 @@ def draw_sample(
         decisions = first_decisions(entries, last=last, days=days)
         population = [decision for decision in decisions if not decision.failed]
         if not population:
-            draw_rule = "a sample must be drawn from requests with a decision"
-            refuse(draw_rule, "none", "ask first, or take a longer window")
+            refuse(
+                "a sample must be drawn from requests with a decision",
+                "none",
+                "ask first, or take a longer window",
+            )
         strata: dict[str, list[FirstDecision]] = {}
         for decision in population:
             strata.setdefault(decision.stratum, []).append(decision)
@@ -270,16 +273,14 @@ def _request_texts(entries: Entries, first_decision: FirstDecision) -> dict[str,
     """
     request_row = entries.row(REQUESTS, seq=first_decision.request) or {}
     decision_row = entries.row(DECISIONS, seq=first_decision.decision) or {}
-    answer_text = decision_row["answer"]
+    text = decision_row["answer"]
     if decision_row["clarified"]:
         clarification_row = entries.row(CLARIFICATIONS, request_id=first_decision.request_id)
-        answer_text = (
-            answer_text if clarification_row is None else clarification_row["question_to_user"]
-        )
+        text = text if clarification_row is None else clarification_row["question_to_user"]
     return {
         "question": request_row["question"] or "",
         "decision": first_decision.status,
-        "answer": answer_text or "",
+        "answer": text or "",
         "reason": decision_row["reason"] or "",
     }
 
@@ -294,8 +295,8 @@ def write_sample(sample: pd.DataFrame, path: Path) -> None:
       path: of the file.
     """
     if path.suffix == ".jsonl":
-        record_rows: Any = sample.to_dict("records")
-        write_lines(record_rows, path)
+        rows: Any = sample.to_dict("records")
+        write_lines(rows, path)
     else:
         write_text(csv_text(sample), path)
 
@@ -329,12 +330,11 @@ def read_labels(path: Path) -> list[SampleRow]:
                 (sample_row.sample, sample_row.request_id), sample_row
             )
             if earlier_row is not sample_row:
-                label_rule = "column request_id must name a request once in a sample"
-                request_text = (
-                    f"{shown_value(sample_row.request_id)} as in line {earlier_row.where.line}"
-                )
                 raise input_error(
-                    sample_row.where, label_rule, "keep one of the two rows", request_text
+                    sample_row.where,
+                    "column request_id must name a request once in a sample",
+                    "keep one of the two rows",
+                    f"{shown_value(sample_row.request_id)} as in line {earlier_row.where.line}",
                 )
     return list(rows_by_request.values())
 
@@ -354,18 +354,22 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
                     if column_name not in label_row
                     else shown_value(label_row[column_name])
                 )
-                label_rule, remedy = (
+                raise input_error(
+                    row_place,
                     f"column {column_name} must be a text",
                     "keep the columns of the sample",
+                    cell_text,
                 )
-                raise input_error(row_place, label_rule, remedy, cell_text)
         sample_id, request_id, label_text = (
             label_row[column_name].strip() for column_name in _REQUIRED_COLUMNS
         )
         if label_text not in {*LABEL_NAMES, ""}:
-            label_rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
-            remedy = "say what the request should have got"
-            raise input_error(row_place, label_rule, remedy, shown_value(label_row["label"]))
+            raise input_error(
+                row_place,
+                f"column label must be {', '.join(LABEL_NAMES)} or empty",
+                "say what the request should have got",
+                shown_value(label_row["label"]),
+            )
         yield SampleRow(row_place, sample_id, request_id, label_text, label_row)
 
 
@@ -383,18 +387,18 @@ def placed_rows(
         for row_number, row_record in enumerate(text_frame.to_dict("records"), 1):
             yield (
                 Where(source, row_number),
-                {str(column_name): cell_value for column_name, cell_value in row_record.items()},
+                {str(column_name): value for column_name, value in row_record.items()},
             )
-    elif (file_path := Path(rows)).suffix == ".jsonl":
-        for json_line in json_lines(file_path, MAX_LABEL_BYTES):
+    elif (path := Path(rows)).suffix == ".jsonl":
+        for json_line in json_lines(path, MAX_LABEL_BYTES):
             yield json_line.where, json_line.record
     else:
-        header_line, *csv_lines = csv_records(table_text(file_path, MAX_LABEL_BYTES), file_path)
+        header_line, *csv_lines = csv_records(table_text(path, MAX_LABEL_BYTES), path)
         column_names = [head_cell.strip() for head_cell in header_line.cells]
-        check_heads(column_names, Where(str(file_path), header_line.line))
+        check_heads(column_names, Where(str(path), header_line.line))
         for csv_line in csv_lines:
             yield (
-                Where(str(file_path), csv_line.line),
+                Where(str(path), csv_line.line),
                 dict(zip(column_names, csv_line.cells, strict=True)),
             )
 
@@ -422,12 +426,12 @@ def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str
             str(sample_sizes[sample]),
             f"{sample_sizes[sample]}.0",
         }:
-            sample_rule, remedy = (
+            raise input_error(
+                Where(source),
                 "a sample must have all drawn rows",
                 "give the file as it was written",
+                f"{sample_sizes[sample]} of {stated_size or 'more'}",
             )
-            size_text = f"{sample_sizes[sample]} of {stated_size or 'more'}"
-            raise input_error(Where(source), sample_rule, remedy, size_text)
 
 
 def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
@@ -469,7 +473,8 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
 
     Source: rule S6.4.
     """
-    label_rows, recorded_at = read_labels(path), utc_text(UTC_NOW() if now is None else now)
+    label_rows = read_labels(path)
+    recorded_at = utc_text(UTC_NOW() if now is None else now)
     label_counts: Counter[str] = Counter()
     with log.log.writing() as entries, as_written():
         drawn_by_sample = {
@@ -481,17 +486,19 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
                 label_row.request_id, drawn_by_sample.get(label_row.sample, ())
             )
             if drawn_request is None:
-                label_rule, wrong_text = (
-                    "column sample must name a draw of this log",
-                    label_row.sample,
-                )
+                label_rule = "column sample must name a draw of this log"
+                wrong_text = label_row.sample
                 if label_row.sample in drawn_by_sample:
                     label_rule = (
                         f"column request_id must be one that sample {label_row.sample} drew"
                     )
                     wrong_text = label_row.request_id
-                remedy = "give the log and the ids that the sample was written with"
-                raise input_error(label_row.where, label_rule, remedy, shown_value(wrong_text))
+                raise input_error(
+                    label_row.where,
+                    label_rule,
+                    "give the log and the ids that the sample was written with",
+                    shown_value(wrong_text),
+                )
             earlier_label = entries.row(LABELS, sample=label_row.sample, request_id=drawn_request)
             if earlier_label is not None and earlier_label["label"] == label_row.label:
                 label_counts["known"] += 1

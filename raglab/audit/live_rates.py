@@ -175,7 +175,8 @@ def _windows(
     requests: Sequence[KnownRequest], last: int | None, days: float | None, every: int | None
 ) -> Iterator[Sequence[KnownRequest]]:
     """Windows of requests, the oldest first; the newest ends at the last request."""
-    n_requests, request_times = len(requests), [request.first.at for request in requests]
+    n_requests = len(requests)
+    request_times = [request.first.at for request in requests]
     for window_end in reversed(range(n_requests, 0, -(every or n_requests or 1))):
         window_start = (
             first_within(request_times[:window_end], days or 0.0)
@@ -304,7 +305,8 @@ def known_requests(
         latest_sample: Mapping[str, Any] = (
             possible_samples[-1] if possible_samples else {"sample": "", "drawn": ()}
         )
-        sample_id, request_id = latest_sample["sample"], first_decision.request_id
+        sample_id = latest_sample["sample"]
+        request_id = first_decision.request_id
         is_drawn = request_id in latest_sample["drawn"]
         request_label = label_by_request.get((sample_id, request_id), "") if is_drawn else ""
         requests_known.append(

@@ -104,12 +104,12 @@ def learner_of(
 
 
 def _learner_body(entries: Entries, learner_digest: str) -> Mapping[str, Any]:
-    learner_row = entries.row(LEARNERS, digest=learner_digest)
-    if learner_row is None:
+    row = entries.row(LEARNERS, digest=learner_digest)
+    if row is None:
         refuse(
             "a log must hold the learner settings that it names", repr(learner_digest), COPY_REMEDY
         )
-    learner_body: Mapping[str, Any] = learner_row["body"]
+    learner_body: Mapping[str, Any] = row["body"]
     return learner_body
 
 
@@ -171,8 +171,11 @@ def decision_row(
       ValueError: an unknown status (rule S0.1).
     """
     if response.get("status") not in Status.__members__:
-        rule = f"status must be one of {', '.join(Status.__members__)}"
-        refuse(rule, f"{response.get('status')!r:.80}", "correct it")
+        refuse(
+            f"status must be one of {', '.join(Status.__members__)}",
+            f"{response.get('status')!r:.80}",
+            "correct it",
+        )
     ms_by_stage = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
     value_columns = ("status", "answer", "route", "arm", "default_applied")
     list_columns = ("sources", "options", "warnings")
@@ -200,24 +203,24 @@ _CHECK_NUMBERS = ("value", "threshold", "margin")  # of a check
 
 def check_to_json(check: Check) -> dict[str, Any]:
     """Check as JSON values: null for NaN, a text for an infinity."""
-    check_row = check._asdict() | {"passes": bool(check.passes)}
-    for number_name in _CHECK_NUMBERS:
-        check_number = float(check_row[number_name])
-        check_row[number_name] = (
+    row = check._asdict() | {"passes": bool(check.passes)}
+    for name in _CHECK_NUMBERS:
+        check_number = float(row[name])
+        row[name] = (
             None
             if math.isnan(check_number)
             else str(check_number)
             if math.isinf(check_number)
             else check_number
         )
-    return check_row
+    return row
 
 
 def check_from_json(check_row: Mapping[str, Any]) -> Check:
     """Check of JSON values."""
     check_numbers = {
-        number_name: math.nan if check_row[number_name] is None else float(check_row[number_name])
-        for number_name in _CHECK_NUMBERS
+        name: math.nan if check_row[name] is None else float(check_row[name])
+        for name in _CHECK_NUMBERS
     }
     return Check(**{**check_row, **check_numbers})
 
@@ -237,7 +240,7 @@ def json_value(value: Any) -> Any:  # noqa: ANN401 - JSON values
     if hasattr(value, "model_dump"):
         return json_value(value.model_dump(mode="json"))
     if isinstance(value, Mapping):
-        return {str(entry_key): json_value(member) for entry_key, member in value.items()}
+        return {str(key): json_value(member) for key, member in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [json_value(member) for member in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -253,18 +256,18 @@ _WITH_TEXTS = tuple(table.name for table in EVENTS if table.without is not None)
 
 def check_texts(**texts: object) -> None:
     """Refuse what is no text, by name."""
-    for argument_name, argument in texts.items():
+    for name, argument in texts.items():
         if not isinstance(argument, str):
-            refuse(f"{argument_name} must be a text", type(argument).__name__, "pass a str")
+            refuse(f"{name} must be a text", type(argument).__name__, "pass a str")
 
 
 def blank_texts(entries: Entries, cutoff_time: str) -> int:
     """Take texts out of rows older than a moment; requests that had any."""
     blanked_requests = {
-        event_row["request_id"]
-        for table_name in _WITH_TEXTS
-        for event_row in list(entries.rows(table_name, before=cutoff_time))
-        if entries.blank(table_name, event_row)
+        row["request_id"]
+        for name in _WITH_TEXTS
+        for row in list(entries.rows(name, before=cutoff_time))
+        if entries.blank(name, row)
     }
     return len(blanked_requests)
 
@@ -287,9 +290,9 @@ def request_groups(request: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     model_items = request["models"].items()
     return tuple(
         sorted(
-            (model_key.removeprefix(GROUP_PREFIX), model_value)
-            for model_key, model_value in model_items
-            if model_key.startswith(GROUP_PREFIX)
+            (key.removeprefix(GROUP_PREFIX), value)
+            for key, value in model_items
+            if key.startswith(GROUP_PREFIX)
         )
     )
 
@@ -334,7 +337,8 @@ class AuditLog:
         """
         check_no_folder(log, AUDIT_LOG)
         redactions = get_args(Redaction)
-        silence_hours, same_question = silence.hours, silence.near_same
+        silence_hours = silence.hours
+        same_question = silence.near_same
         argument_rules = (
             (query in redactions, f"query must be one of {', '.join(redactions)}", query),
             (0.0 <= keep_days < math.inf, "keep_days must be at least 0", keep_days),
@@ -399,7 +403,8 @@ class AuditLog:
         check_id(request_id)
         check_texts(question=question, session=session)
         event_time = self._at(now)
-        parsed_fields, keeps_text = json_value(parsed), self.query == "text"
+        parsed_fields = json_value(parsed)
+        keeps_text = self.query == "text"
         request_columns = {
             "session": session,
             "documents": list(documents),
@@ -491,11 +496,7 @@ class AuditLog:
         with self.log.reading() as entries, as_written():
             return default_table().rows(
                 entries,
-                **{
-                    column_name: filter_value
-                    for column_name, filter_value in column_filters.items()
-                    if filter_value is not None
-                },
+                **{name: value for name, value in column_filters.items() if value is not None},
             )
 
     def met(
@@ -698,16 +699,14 @@ class AuditLog:
         """
         with self._writing() as entries:
             request_row(entries, request_id)
-            evidence_columns = {
+            columns = {
                 "at": self._at(now),
                 "request_id": request_id,
                 **json_value(evidence),
             }
             entries.add(
                 EVIDENCE_TABLE,
-                evidence_columns
-                if self.query == "text"
-                else evidence_columns | evidence_without_text(evidence_columns),
+                columns if self.query == "text" else columns | evidence_without_text(columns),
             )
 
     def pending(self, request_id: str) -> Pending | None:

@@ -46,12 +46,10 @@ def check_budget(budget: Budget | float) -> Budget:
       ValueError: the rule, the value, and what to do.
     """
     budget_value = budget if isinstance(budget, Budget) else Budget(budget)
-    for field_name in ("per_question", "price", "step"):
-        field_value = getattr(budget_value, field_name)
-        is_unset = field_name == "price" and field_value is None
+    for name in ("per_question", "price", "step"):
+        field_value = getattr(budget_value, name)
+        is_unset = name == "price" and field_value is None
         if not is_unset and not (is_number(field_value) and 0.0 < field_value < np.inf):
-            remedy = (
-                "0.01 is usual" if field_name == "step" else "state it in the unit of the costs"
-            )
-            refuse(f"{field_name} of a budget must be a number above 0", repr(field_value), remedy)
+            remedy = "0.01 is usual" if name == "step" else "state it in the unit of the costs"
+            refuse(f"{name} of a budget must be a number above 0", repr(field_value), remedy)
     return budget_value

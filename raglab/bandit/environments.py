@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import is_number
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import check_count, check_mask
 from raglab.bandit.table_frames import Costs, is_whole, read_frame
-from raglab.values import refuse
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, NumberArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Array = NDArray[np.float64]
 PLAY_ORDERS = ("replacement", "shuffled", "given")
 NO_COSTS = np.zeros((1, 1))  # cost of every arm in every round, where none is stated
 NO_COSTS.flags.writeable = False
@@ -47,26 +46,25 @@ class Table(NamedTuple):
     """
 
     arms: tuple[str, ...]
-    value: NDArray[np.float64]
-    reward: NDArray[np.float64]
-    mask: NDArray[np.bool_]
-    features: NDArray[np.float64]
+    value: FloatArray
+    reward: FloatArray
+    mask: BoolArray
+    features: FloatArray
     feature_names: tuple[str, ...]
-    ms: NDArray[np.float64]
-    cost: NDArray[np.float64] = (
-        NO_COSTS  # [Q, A]; NaN where an arm that is not available states none
-    )
+    ms: FloatArray
+    cost: FloatArray = NO_COSTS  # [Q, A]; NaN where an arm that is not available states none
     price: float = 0.0
     order: str = "replacement"
-    delay: NDArray[np.int64] | None = None  # [Q] or [Q, A]
+    delay: IntArray | None = None  # [Q] or [Q, A]
     cost_range: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
-        n_cases, n_features = len(self.value), len(self.feature_names)
-        price_text = f", price {self.price:g}" if self.is_charged else ""
+        n_cases = len(self.value)
+        n_features = len(self.feature_names)
+        text = f", price {self.price:g}" if self.is_charged else ""
         return (
             f"Table({n_cases:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, "
-            f"{n_features} features{price_text})"
+            f"{n_features} features{text})"
         )
 
     @property
@@ -85,7 +83,7 @@ class Table(NamedTuple):
         return self.price > 0.0 and self.has_costs
 
     @property
-    def gross(self) -> NDArray[np.float64]:
+    def gross(self) -> FloatArray:
         """Value before costs, [Q, A]: value + price * cost."""
         return self.value + self.price * self.cost
 
@@ -120,7 +118,8 @@ class Table(NamedTuple):
         gross_reward = self.reward * (
             1.0 + self.price * (highest_cost - lowest_cost)
         ) + self.price * (self.cost - highest_cost)
-        lowest_charge, highest_charge = price * lowest_cost, price * highest_cost
+        lowest_charge = price * lowest_cost
+        highest_charge = price * highest_cost
         # costs can push it out of [0, 1], where Beta learners need it
         reward = np.clip(
             (gross_reward - price * self.cost + highest_charge)
@@ -184,8 +183,11 @@ class Table(NamedTuple):
         if costs is None and (price is not None or cost_range is not None):
             refuse("a price and a cost_range need costs", "none", "state costs, or leave both out")
         if price is None and costs is not None:
-            remedy = "write price=1.0 where costs are in the unit of the reward, 0.0 to charge none"
-            refuse("costs need a price, the value lost a unit of cost", "none", remedy)
+            refuse(
+                "costs need a price, the value lost a unit of cost",
+                "none",
+                "write price=1.0 where costs are in the unit of the reward, 0.0 to charge none",
+            )
         charge = 0.0 if price is None else price
         _check_costing(charge, cost_range)
         frame_arrays = read_frame(
@@ -227,8 +229,11 @@ def _check_costing(price: object, cost_range: object) -> None:
         or not all(map(_from_zero, range_ends))
         or range_ends[0] > range_ends[1]
     ):
-        rule = "cost_range must be the least and the largest cost, two numbers from 0"
-        refuse(rule, repr(cost_range), "state both")
+        refuse(
+            "cost_range must be the least and the largest cost, two numbers from 0",
+            repr(cost_range),
+            "state both",
+        )
 
 
 def _from_zero(candidate: object) -> bool:
@@ -244,8 +249,8 @@ class Bernoulli(NamedTuple):
       mask: [A] or [T, A] arms available.
     """
 
-    means: NDArray[np.float64]
-    mask: NDArray[np.bool_] | None = None
+    means: FloatArray
+    mask: BoolArray | None = None
 
     @property
     def n_arms(self) -> int:
@@ -256,7 +261,7 @@ class Bernoulli(NamedTuple):
 World = Table | Bernoulli
 
 
-def table_costs(table: Table) -> Array:
+def table_costs(table: Table) -> FloatArray:
     """Costs [Q, A] of a table; one 0 stands for all where it has none."""
     return np.broadcast_to(np.asarray(table.cost, np.float64), table.mask.shape)
 
@@ -290,17 +295,24 @@ def _check_table(world: Table, rounds: int = 1) -> Table:
         ("ms", ms),
     ):
         if checked_array.shape != table_shape or 0 in table_shape:
-            rule = f"{array_name} must be [Q, A], a row a case and a column an arm, {table_shape}"
-            refuse(rule, checked_array.shape, "fill it")
+            refuse(
+                f"{array_name} must be [Q, A], a row a case and a column an arm, {table_shape}",
+                checked_array.shape,
+                "fill it",
+            )
     if features.shape != (len(values), len(world.feature_names)):
-        rule = "features must be [Q, F], a column a feature name"
-        refuse(rule, features.shape, "name each feature")
+        refuse(
+            "features must be [Q, F], a column a feature name", features.shape, "name each feature"
+        )
     check_mask(mask, table_shape)
     rewards = reward_table[mask & ~np.isnan(reward_table)]
     wrong_rewards = rewards[~((rewards >= 0.0) & (rewards <= 1.0))]
     if len(wrong_rewards):
-        rule = "reward must be in [0, 1], or NaN where it never arrives"
-        refuse(rule, wrong_rewards[0], "normalise it (rule S4.4)")
+        refuse(
+            "reward must be in [0, 1], or NaN where it never arrives",
+            wrong_rewards[0],
+            "normalise it (rule S4.4)",
+        )
     for array_name, checked_array in (
         ("value of an available arm", values[mask]),
         ("features", features),
@@ -340,11 +352,14 @@ def _check_costs(world: Table) -> Table:
         )
     ]
     if len(wrong_costs):
-        rule = (
-            "the cost of an available arm must be a number from 0, within cost_range where that "
-            "is stated"
+        refuse(
+            (
+                "the cost of an available arm must be a number from 0, within cost_range where "
+                "that is stated"
+            ),
+            float(wrong_costs[0]),
+            "mask the arm, or widen the range",
         )
-        refuse(rule, float(wrong_costs[0]), "mask the arm, or widen the range")
     return world._replace(cost=costs)
 
 
@@ -362,18 +377,18 @@ def _check_order(world: Table, rounds: int) -> Table:
             "choose one of them",
         )
     if world.order != "replacement" and rounds > len(world.mask):
-        rule = (
-            f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}"
+        refuse(
+            f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}",
+            rounds,
+            "take order='replacement'",
         )
-        refuse(rule, rounds, "take order='replacement'")
     if world.delay is None:
         return world
     delays = np.asarray(world.delay)
     if delays.shape not in {world.mask.shape[:1], world.mask.shape} or not is_whole(delays):
-        delay_text = f"{delays.dtype} of {delays.shape}"
         refuse(
             "delay must be whole numbers of rounds from 0, [Q] or [Q, A]",
-            delay_text,
+            f"{delays.dtype} of {delays.shape}",
             "0 is a reward at once",
         )
     return world._replace(delay=delays.astype(np.int64))
@@ -395,7 +410,7 @@ def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
     return Bernoulli(means, None if check_mask(mask, drifting_shape) is None else mask)
 
 
-Arms = NDArray[np.int8]
+Arms = CodeArray
 # replications that share one spawned stream; fixed, so that the bits are; of 100 half as fast
 REPLICATIONS_PER_BLOCK = 200
 REWARD_STREAM, DELAY_STREAM, LOST_STREAM, POLICY_STREAM = range(4)  # streams of a block
@@ -406,31 +421,31 @@ class Feed(NamedTuple):
 
     rounds: int
     size: int  # replications, R
-    worth: Array  # [N, A] what counts: the value of the case, or the mean
-    gap: Array  # [N, A] what the best available arm is worth more
-    reward: Array  # [N, A] what the learner sees, or the probability that it is 1
-    mask: NDArray[np.bool_] | None  # [N, A]; none where every arm is available
-    uniform: Array | None  # [T, R] a reward is 1 where it is below the mean; none for a table
-    case: NDArray[np.int32] | None  # [T, R] row of the table; none for known means
-    features: Array  # [N, F]
-    delay: NDArray[np.int64] | int  # [T, R] rounds until the reward is there, or the same for all
-    lost: NDArray[np.bool_] | None  # [T, R] reward never arrives
-    cost: Array | None = None  # [N, A]; none where nothing costs
+    worth: FloatArray  # [N, A] what counts: the value of the case, or the mean
+    gap: FloatArray  # [N, A] what the best available arm is worth more
+    reward: FloatArray  # [N, A] what the learner sees, or the probability that it is 1
+    mask: BoolArray | None  # [N, A]; none where every arm is available
+    uniform: FloatArray | None  # [T, R] a reward is 1 where it is below the mean; none for a table
+    case: NumberArray | None  # [T, R] row of the table; none for known means
+    features: FloatArray  # [N, F]
+    delay: IntArray | int  # [T, R] rounds until the reward is there, or the same for all
+    lost: BoolArray | None  # [T, R] reward never arrives
+    cost: FloatArray | None = None  # [N, A]; none where nothing costs
     # [N, A] of a table whose arms differ in it; then `delay` is 0
-    arm_delay: NDArray[np.int64] | None = None
+    arm_delay: IntArray | None = None
 
     @property
     def n_arms(self) -> int:
         """How many arms it has."""
         return self.worth.shape[-1]
 
-    def row(self, round_index: int) -> NDArray[np.int32] | int:
+    def row(self, round_index: int) -> NumberArray | int:
         """Row of the tables at round t: of each replication, or one for all."""
         if self.case is not None:
             return self.case[round_index]
         return round_index if len(self.worth) > 1 else 0
 
-    def open(self, round_index: int) -> NDArray[np.bool_] | None:
+    def open(self, round_index: int) -> BoolArray | None:
         """Arms available at round t, [R, A]."""
         return (
             None
@@ -438,19 +453,15 @@ class Feed(NamedTuple):
             else np.broadcast_to(self.mask[self.row(round_index)], (self.size, self.n_arms))
         )
 
-    def rewards(
-        self, t: NDArray[np.int64], replication: NDArray[np.int64], arm: NDArray[np.int64]
-    ) -> Array:
+    def rewards(self, t: IntArray, replication: IntArray, arm: IntArray) -> FloatArray:
         """Rewards [N] of rounds that were chosen; NaN never arrives."""
         if self.uniform is None:
-            case_rows = t if self.case is None else self.case[t, replication]
-            return self.reward[case_rows, arm]
+            rows = t if self.case is None else self.case[t, replication]
+            return self.reward[rows, arm]
         arm_means = self.reward[t if len(self.reward) > 1 else 0, arm]
         return np.asarray(self.uniform[t, replication] < arm_means, np.float64)
 
-    def costs(
-        self, t: NDArray[np.int64] | int, replication: NDArray[np.int64], arm: NDArray[np.int64]
-    ) -> Array:
+    def costs(self, t: IntArray | int, replication: IntArray, arm: IntArray) -> FloatArray:
         """Costs [N] of rounds that were chosen."""
         if self.cost is None or self.case is None:
             return np.zeros(len(arm))
@@ -460,12 +471,12 @@ class Feed(NamedTuple):
 class Accounts(NamedTuple):
     """What a block of replications came to."""
 
-    regret: Array  # [R, T] cumulative
-    value: Array  # [R, T] cumulative
-    pulls: NDArray[np.int64]  # [R, A]
+    regret: FloatArray  # [R, T] cumulative
+    value: FloatArray  # [R, T] cumulative
+    pulls: IntArray  # [R, A]
     arm: Arms  # [R, T]
-    case: NDArray[np.int32] | None  # [R, T]
-    spend: Array | None  # [R, T] cumulative cost; none where nothing costs
+    case: NumberArray | None  # [R, T]
+    spend: FloatArray | None  # [R, T] cumulative cost; none where nothing costs
 
 
 def stream(seed: int, block_number: int, purpose: int) -> np.random.Generator:
@@ -540,12 +551,13 @@ def feed(
         axis=-1, keepdims=True
     )
     # Rewards, delays and losses have streams of their own: adding a delay changes no reward.
-    rng, draw_shape = stream(seed, block_number, REWARD_STREAM), (rounds, n_replications)
+    rng = stream(seed, block_number, REWARD_STREAM)
+    draw_shape = (rounds, n_replications)
     case_rows = (
         _drawn_rows(world, rng, rounds, n_replications) if isinstance(world, Table) else None
     )
     least_delay, greatest_delay = delay
-    late_rounds: NDArray[np.int64] | int
+    late_rounds: IntArray | int
     late_rounds = (
         least_delay
         if least_delay == greatest_delay
@@ -581,7 +593,7 @@ def feed(
 
 def _drawn_rows(
     world: Table, rng: np.random.Generator, rounds: int, n_replications: int
-) -> NDArray[np.int32]:
+) -> NumberArray:
     """Row of the table in each round and replication, [T, R], by the table's order."""
     n_rows = len(world.value)
     if world.order == "given":

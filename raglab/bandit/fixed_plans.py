@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, refuse
 
-Array = NDArray[np.float64]
 FIXED_PLAN, UNIFORM_PLAN, ORACLE_PLAN, ROUTER_PLAN = "best fixed arm", "uniform", "oracle", "router"
 MIXTURE_PLAN, PRICED_PLAN = "best fixed mixture", "ridge with a price"  # those within a budget
 ROW_SUM_TOLERANCE = 1e-9  # that probabilities of a row may miss 1 by
 
 
 def baselines(
-    world: Table, router: Array | None = None, *, fixed: str | None = None
-) -> dict[str, Array]:
+    world: Table, router: FloatArray | None = None, *, fixed: str | None = None
+) -> dict[str, FloatArray]:
     """Policies that learn nothing, as probabilities [Q, A].
 
     The best fixed arm, uniform, the router, the oracle.
@@ -41,11 +39,14 @@ def baselines(
     """
     mask = world.mask
     fixed_arm = best_fixed_arm(world) if fixed is None else fixed
-    plans: dict[str, Array] = {}
+    plans: dict[str, FloatArray] = {}
     if fixed_arm is not None:
         if fixed_arm not in world.arms or not mask[:, world.arms.index(fixed_arm)].all():
-            rule = "fixed must be an arm that is available in every case"
-            refuse(rule, f"{fixed_arm!r} of {', '.join(world.arms)}", "name another, or none")
+            refuse(
+                "fixed must be an arm that is available in every case",
+                f"{fixed_arm!r} of {', '.join(world.arms)}",
+                "name another, or none",
+            )
         plans[FIXED_PLAN] = np.broadcast_to(
             np.eye(len(world.arms))[world.arms.index(fixed_arm)], mask.shape
         )
@@ -71,7 +72,7 @@ def best_fixed_arm(world: Table) -> str | None:
     )
 
 
-def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
+def greedy_arms(signal: FloatArray, mask: BoolArray) -> FloatArray:
     """Who has the highest signal among the available arms, as probabilities [Q, A].
 
     Ties share a case equally.
@@ -85,7 +86,7 @@ def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
     return is_best / is_best.sum(axis=1, keepdims=True)
 
 
-def check_plan(plan: Array, argument_name: str) -> None:
+def check_plan(plan: FloatArray, argument_name: str) -> None:
     """Refuse rows [..., A] that are no probabilities.
 
     Raises:
@@ -95,7 +96,8 @@ def check_plan(plan: Array, argument_name: str) -> None:
         (plan >= 0.0).all(axis=-1) & (np.abs(plan.sum(axis=-1) - 1.0) <= ROW_SUM_TOLERANCE)
     )
     if is_wrong.any():
-        rule = f"rows of {argument_name} must be >= 0 and sum to 1"
         refuse(
-            rule, plan[is_wrong].reshape(-1, plan.shape[-1])[0].tolist(), "they are probabilities"
+            f"rows of {argument_name} must be >= 0 and sum to 1",
+            plan[is_wrong].reshape(-1, plan.shape[-1])[0].tolist(),
+            "they are probabilities",
         )

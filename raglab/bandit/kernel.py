@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from raglab.bandit.environments import Arms, Array, Feed
+from raglab.bandit.environments import Arms, Feed
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.bandit.scores import noise
 from raglab.loops.compiled import bit_draws, compile_kernel
+from raglab.values import FloatArray
 
 # numba types the arrays for itself, and one loop says a policy whole.
 # ruff: noqa: ANN401, C901, FBT001, PLR0912
@@ -43,7 +44,8 @@ def _arm_reward(
 @compile_kernel(inline="always")
 def _best_arm(scores: Any, replication: int, table_row: int, arm_mask: Any) -> int:
     """Lowest of the available arms with the best score."""
-    best_arm, best_score = 0, -np.inf
+    best_arm = 0
+    best_score = -np.inf
     for arm_index in range(scores.shape[1]):
         arm_score = (
             scores[replication, arm_index]
@@ -68,17 +70,14 @@ def _ucb_arms(
     adds_bound: bool,
 ) -> None:
     """Arms of ucb1, or without bounds of epsilon_greedy, whose uniform choices are given."""
-    n_arms, n_replications = rewards.shape[1], chosen_arms.shape[1]
+    n_arms = rewards.shape[1]
+    n_replications = chosen_arms.shape[1]
     # an infinite mean puts an arm first until its first reward; its bound divides by 1, so that no
     # arm is NaN
-    reward_sums, reward_counts = (
-        np.zeros((n_replications, n_arms)),
-        np.zeros((n_replications, n_arms)),
-    )
-    mean_rewards, scores = (
-        np.full((n_replications, n_arms), np.inf),
-        np.empty((n_replications, n_arms)),
-    )
+    reward_sums = np.zeros((n_replications, n_arms))
+    reward_counts = np.zeros((n_replications, n_arms))
+    mean_rewards = np.full((n_replications, n_arms), np.inf)
+    scores = np.empty((n_replications, n_arms))
     for round_index in range(len(chosen_arms)):
         for replication in range(n_replications):
             for arm_index in range(n_arms):
@@ -119,18 +118,15 @@ def _thompson_beta(
 ) -> None:
     """Arms of thompson_beta; before, rest: prior successes and failures."""
     bit_generator = rng.bit_generator
-    n_arms, n_replications = rewards.shape[1], chosen_arms.shape[1]
-    draws, outcome_counts = (
-        np.empty((n_replications, n_arms)),
-        np.zeros((2, n_replications, n_arms)),
-    )
+    n_arms = rewards.shape[1]
+    n_replications = chosen_arms.shape[1]
+    draws = np.empty((n_replications, n_arms))
+    outcome_counts = np.zeros((2, n_replications, n_arms))
     for round_index in range(len(chosen_arms)):
         for replication in range(n_replications):
             for arm_index in range(n_arms):
-                successes, failures = (
-                    prior_successes + outcome_counts[0, replication, arm_index],
-                    prior_failures + outcome_counts[1, replication, arm_index],
-                )
+                successes = prior_successes + outcome_counts[0, replication, arm_index]
+                failures = prior_failures + outcome_counts[1, replication, arm_index]
                 draws[replication, arm_index] = _beta(
                     bit_generator, successes / count_divisor, failures / count_divisor
                 )
@@ -161,17 +157,16 @@ def _thompson_nig(
 ) -> None:
     """Arms of thompson_nig: each draws from the Student t posterior of its mean reward."""
     bit_generator = rng.bit_generator
-    n_arms, n_replications = rewards.shape[1], chosen_arms.shape[1]
+    n_arms = rewards.shape[1]
+    n_replications = chosen_arms.shape[1]
     reward_counts, reward_sums, square_sums = (
         np.zeros((n_replications, n_arms)),
         np.zeros((n_replications, n_arms)),
         np.zeros((n_replications, n_arms)),
     )
     # written as the NumPy reference writes it, since another order rounds otherwise
-    draws, locations = (
-        np.empty((n_replications, n_arms)),
-        np.full((n_replications, n_arms), prior_strength * prior_mean / prior_strength),
-    )
+    draws = np.empty((n_replications, n_arms))
+    locations = np.full((n_replications, n_arms), prior_strength * prior_mean / prior_strength)
     scales = np.full(
         (n_replications, n_arms),
         exploration * np.sqrt(prior_variance * prior_strength / prior_strength / prior_strength),
@@ -189,7 +184,8 @@ def _thompson_nig(
             reward_counts[replication, arm] += 1.0
             reward_sums[replication, arm] += arm_reward
             square_sums[replication, arm] += arm_reward * arm_reward
-            n_rewards, reward_sum = reward_counts[replication, arm], reward_sums[replication, arm]
+            n_rewards = reward_counts[replication, arm]
+            reward_sum = reward_sums[replication, arm]
             # only the posterior of the chosen arm changes, so the others keep theirs
             posterior_count = prior_strength + n_rewards
             # rounding may leave a sum of squares below the square of the sum
@@ -227,10 +223,8 @@ def _linear_arms(
     """
     bit_generator = rng.bit_generator
     n_arms, n_replications, n_features = rewards.shape[1], chosen_arms.shape[1], features.shape[1]
-    inverses, moments = (
-        np.empty((n_replications, n_arms, n_features, n_features)),
-        np.empty((n_replications, n_arms, n_features)),
-    )
+    inverses = np.empty((n_replications, n_arms, n_features, n_features))
+    moments = np.empty((n_replications, n_arms, n_features))
     inverses[:], moments[:] = first_inverse, first_moment
     solved_features, widths, normal_draws = (
         np.empty((n_arms, n_features)),
@@ -245,7 +239,8 @@ def _linear_arms(
                     normal_draws[arm_index] = _normal(bit_generator)
             table_row = int(cases[round_index, replication])
             context = features[table_row]
-            best_arm, best_score = 0, -np.inf
+            best_arm = 0
+            best_score = -np.inf
             for arm_index in range(n_arms):
                 if len(arm_mask) > 0 and not arm_mask[table_row, arm_index]:
                     continue
@@ -268,13 +263,12 @@ def _linear_arms(
                 )
                 # only a better score counts, so that of equal ones the lowest arm is taken
                 if arm_score > best_score:
-                    best_arm, best_score = arm_index, arm_score
+                    best_arm = arm_index
+                    best_score = arm_score
             chosen_arms[round_index, replication] = best_arm
             # Sherman and Morrison: the inverse loses an outer product, and is never inverted anew
-            centred_reward, solved_row = (
-                rewards[table_row, best_arm] - prior_mean,
-                solved_features[best_arm],
-            )
+            centred_reward = rewards[table_row, best_arm] - prior_mean
+            solved_row = solved_features[best_arm]
             update_factor = np.sqrt(1.0 / (1.0 + widths[best_arm]))
             for i in range(n_features):
                 solved_row[i] *= update_factor
@@ -303,8 +297,10 @@ def played(
         else np.ascontiguousarray(block_feed.mask)
     )
     block_arrays = (chosen_arms, cases, uniforms, rewards, arm_mask)
-    exploration, prior_strength = float(bandit.exploration), float(bandit.prior_strength)
-    prior_mean, prior_variance = float(bandit.prior_mean), float(bandit.prior_variance)
+    exploration = float(bandit.exploration)
+    prior_strength = float(bandit.prior_strength)
+    prior_mean = float(bandit.prior_mean)
+    prior_variance = float(bandit.prior_variance)
     loop_name = LEARNERS[bandit.algorithm].compiled
     if loop_name in {"greedy", "ucb1"}:
         random_arms = exploration_arms(block_feed, bandit, rng)
@@ -313,7 +309,8 @@ def played(
             *block_arrays, epsilon_arms, logs(block_feed.rounds), exploration, loop_name == "ucb1"
         )
     elif loop_name == "beta":
-        prior_successes, threshold = prior_strength * prior_mean, float(bandit.threshold)
+        prior_successes = prior_strength * prior_mean
+        threshold = float(bandit.threshold)
         _thompson_beta(
             *block_arrays,
             rng,
@@ -325,11 +322,13 @@ def played(
     elif loop_name == "student":
         _thompson_nig(*block_arrays, rng, prior_mean, prior_strength, prior_variance, exploration)
     else:
-        is_drawn, features = loop_name == "lin_thompson", np.ascontiguousarray(block_feed.features)
-        spread_factor, n_features = noise(bandit) if is_drawn else exploration, features.shape[1]
+        is_drawn = loop_name == "lin_thompson"
+        features = np.ascontiguousarray(block_feed.features)
+        spread_factor = noise(bandit) if is_drawn else exploration
+        n_features = features.shape[1]
         # before a reward the design is the ridge alone
         inverses: Any = np.tile(np.eye(n_features) / prior_strength, (block_feed.n_arms, 1, 1))
-        moments: Array = np.zeros((block_feed.n_arms, n_features))
+        moments: FloatArray = np.zeros((block_feed.n_arms, n_features))
         if initial is not None:
             inverses = np.linalg.inv(
                 np.ascontiguousarray(initial.gram) + prior_strength * np.eye(n_features)
@@ -351,7 +350,7 @@ def played(
     return chosen_arms
 
 
-def logs(rounds: int) -> Array:
+def logs(rounds: int) -> FloatArray:
     """Ln of the rewards before each round, [T]; 0 before the first two."""
     return np.log(np.maximum(np.arange(rounds, dtype=np.float64), 1.0))
 

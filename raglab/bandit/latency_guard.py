@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from raglab.values import refuse
+from raglab.values import BoolArray, refuse
 
 
-def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:
+def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> BoolArray:
     """Mask without arms whose recent P95 latency is over budget, unless none is left, [..., A].
 
     Args:
@@ -29,7 +29,8 @@ def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.
       >>> guarded([False, True, False], [500.0, 9000.0, 100.0], 8000.0).tolist()
       [False, True, False]
     """
-    arm_mask, latencies = np.asarray(mask), np.asarray(p95_ms, dtype=np.float64)
+    arm_mask = np.asarray(mask)
+    latencies = np.asarray(p95_ms, dtype=np.float64)
     if arm_mask.dtype != np.bool_ or not arm_mask.any(axis=-1).all():
         refuse(
             "mask must be of booleans and leave an arm", arm_mask.tolist(), "leave an arm available"

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
-from raglab.bandit.environments import Array, Table
+from raglab.bandit.environments import Table
 from raglab.bandit.learner import (
     CHOSEN,
     REWARDED,
     Bandit,
-    Ints,
     State,
     Stats,
     Steps,
@@ -25,7 +24,7 @@ from raglab.bandit.learner import (
     reward_outcome,
 )
 from raglab.bandit.simulation import follow_costs, run
-from raglab.values import refuse
+from raglab.values import FloatArray, IntArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,8 +80,11 @@ def learned_state(
     if not isinstance(bandit, Bandit):
         refuse("a history is learned by a Bandit", f"{bandit!r:.80}", "write Bandit('ucb1')")
     if not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
-        weight_remedy = "1 counts history as new rounds"
-        refuse("weight must be above 0, and 1 beside a window", weight, weight_remedy)
+        refuse(
+            "weight must be above 0, and 1 beside a window",
+            weight,
+            "1 counts history as new rounds",
+        )
     if isinstance(source, Table):
         n_learner_arms = source.n_arms
         arms_chosen, rewards, contexts = _played_rounds(source, bandit, policy, rounds, seed)
@@ -96,10 +98,8 @@ def learned_state(
     has_reward = ~np.isnan(rewards)
     round_of_step = np.repeat(np.arange(len(arms_chosen)), np.where(has_reward, 2, 1))
     step_kinds = np.where(np.diff(round_of_step, prepend=-1) > 0, CHOSEN, REWARDED)
-    no_old_rewards, rewards = (
-        np.zeros(len(round_of_step)),
-        np.where(has_reward, rewards, 0.0)[round_of_step],
-    )
+    no_old_rewards = np.zeros(len(round_of_step))
+    rewards = np.where(has_reward, rewards, 0.0)[round_of_step]
     steps = Steps(
         step_kinds,
         arms_chosen[round_of_step],
@@ -118,7 +118,7 @@ def learned_state(
 
 def _played_rounds(
     table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int
-) -> tuple[Ints, Array, Array]:
+) -> tuple[IntArray, FloatArray, FloatArray]:
     """Arms and rewards that a fixed policy would have logged, [N], and contexts [N, F]."""
     n_rounds = len(table.mask) if rounds is None else rounds
     _, cost_note = follow_costs(bandit, table)
@@ -128,15 +128,17 @@ def _played_rounds(
         )
     probabilities = table.mask / table.mask.sum(axis=1, keepdims=True) if policy is None else policy
     played_run = run(probabilities, table, rounds=n_rounds, replications=1, seed=seed)
-    case_rows, chosen_arms = np.asarray(played_run.case)[0], played_run.arm[0].astype(np.int64)
-    return chosen_arms, table.reward[case_rows, chosen_arms], table.features[case_rows]
+    rows = np.asarray(played_run.case)[0]
+    chosen_arms = played_run.arm[0].astype(np.int64)
+    return chosen_arms, table.reward[rows, chosen_arms], table.features[rows]
 
 
-def _logged_rounds(log: pd.DataFrame, stated_arms: Sequence[Any] | None) -> tuple[int, Ints, Array]:
+def _logged_rounds(
+    log: pd.DataFrame, stated_arms: Sequence[Any] | None
+) -> tuple[int, IntArray, FloatArray]:
     """Number of arms of a log, its arms and its rewards, [N]; NaN where none came."""
     if not hasattr(log, "columns"):
-        remedy = "give a DataFrame"
-        refuse("a history must be a Table or a log", type(log).__name__, remedy)
+        refuse("a history must be a Table or a log", type(log).__name__, "give a DataFrame")
     column_names = [str(column_name) for column_name in log.columns]
     arm_names = [
         column_name.removeprefix(PROPENSITY_COLUMN_PREFIX)
@@ -146,8 +148,11 @@ def _logged_rounds(log: pd.DataFrame, stated_arms: Sequence[Any] | None) -> tupl
     arm_names = arm_names if stated_arms is None else list(stated_arms)
     arm_column = "action" if "action" in column_names else "arm"
     if not arm_names or not {arm_column, "reward"} <= set(column_names):
-        rule = "a log must have the columns action or arm, and reward, and name its arms"
-        refuse(rule, ", ".join(column_names)[:200], "rename them, or give arms")
+        refuse(
+            "a log must have the columns action or arm, and reward, and name its arms",
+            ", ".join(column_names)[:200],
+            "rename them, or give arms",
+        )
     arm_keys = range(len(arm_names)) if arm_column == "action" else arm_names
     arm_places = {arm_key: arm_place for arm_place, arm_key in enumerate(arm_keys)}
     unknown_arms = [
@@ -156,15 +161,18 @@ def _logged_rounds(log: pd.DataFrame, stated_arms: Sequence[Any] | None) -> tupl
         if logged_arm not in arm_places
     ]
     if unknown_arms:
-        rule = f"{arm_column} must be one of {', '.join(map(str, arm_places))[:200]}"
-        refuse(rule, repr(unknown_arms[0]), "name all arms")
+        refuse(
+            f"{arm_column} must be one of {', '.join(map(str, arm_places))[:200]}",
+            repr(unknown_arms[0]),
+            "name all arms",
+        )
     arm_numbers = np.array(
         [arm_places[logged_arm] for logged_arm in log[arm_column].tolist()], dtype=np.int64
     )
     return len(arm_names), arm_numbers, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> Array:
+def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> FloatArray:
     """Contexts [N, F] of a log's rounds, as an array or by the names of their columns.
 
     Raises:
@@ -187,9 +195,8 @@ def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | Non
         else []
     )
     if missing_columns or isinstance(stated_features, str):
-        rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
         refuse(
-            rule,
+            f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}",
             (", ".join(map(str, missing_columns)) or stated_features)[:80],
             "write a list of these names",
         )
@@ -202,8 +209,9 @@ def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | Non
         )
     contexts = np.asarray(stated_features, np.float64)
     if contexts.ndim != 2 or len(contexts) != len(log):
-        rule = f"features must be [N, F] of {len(log)} rounds"
-        refuse(rule, contexts.shape, "give a row a round")
+        refuse(
+            f"features must be [N, F] of {len(log)} rounds", contexts.shape, "give a row a round"
+        )
     return contexts
 
 

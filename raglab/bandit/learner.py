@@ -11,13 +11,11 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array, within_range
-from raglab.values import Floats, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, Floats, IntArray, WholeArray, refuse
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 TIE_RULES = ("lowest", "random")
 
 
@@ -30,9 +28,9 @@ class Stats(NamedTuple):
       square: sum of their squares, [..., A].
     """
 
-    n: NDArray[np.float64]
-    total: NDArray[np.float64]
-    square: NDArray[np.float64]
+    n: FloatArray
+    total: FloatArray
+    square: FloatArray
 
 
 # mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
@@ -118,13 +116,13 @@ class Rewards(NamedTuple):
       old: the counted reward that each replaces, [N]; None of new ones.
     """
 
-    rows: Ints
-    arm: Ints
-    reward: Array
-    age: Ints
-    context: Array
-    cost: Array | float = 0.0
-    old: Array | None = None
+    rows: IntArray
+    arm: IntArray
+    reward: FloatArray
+    age: IntArray
+    context: FloatArray
+    cost: FloatArray | float = 0.0
+    old: FloatArray | None = None
 
 
 class State(NamedTuple):
@@ -143,16 +141,16 @@ class State(NamedTuple):
       recent_context: context of these rounds, [..., W, d].
     """
 
-    t: NDArray[np.int64]
-    pulls: NDArray[np.int64]
-    n: NDArray[np.float64]
-    total: NDArray[np.float64]
-    square: NDArray[np.float64]
-    gram: NDArray[np.float64]
-    moment: NDArray[np.float64]
-    recent_arm: NDArray[np.int64]
-    recent_reward: NDArray[np.float64]
-    recent_context: NDArray[np.float64]
+    t: IntArray
+    pulls: IntArray
+    n: FloatArray
+    total: FloatArray
+    square: FloatArray
+    gram: FloatArray
+    moment: FloatArray
+    recent_arm: IntArray
+    recent_reward: FloatArray
+    recent_context: FloatArray
 
     @property
     def net(self) -> State:
@@ -160,11 +158,11 @@ class State(NamedTuple):
         return self
 
     @property
-    def price(self) -> NDArray[np.float64]:
+    def price(self) -> FloatArray:
         """Value lost a unit of cost: NaN, since nothing is charged, [...]."""
         return np.full(self.t.shape, np.nan)
 
-    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> State:  # noqa: ARG002
+    def after_choice(self, arm: IntArray, cost: FloatArray, bandit: Bandit) -> State:  # noqa: ARG002
         """State after a round, as `record_pull`.
 
         Args:
@@ -192,8 +190,8 @@ class Choice(NamedTuple):
       score: index or draw from the posterior, [..., A]; -inf where masked.
     """
 
-    arm: NDArray[np.int64]
-    score: NDArray[np.float64]
+    arm: IntArray
+    score: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +233,9 @@ class LearnerEntry:
     linear: bool = False
     successes: bool = False
     bounded: bool = False
-    index: Callable[..., NDArray[np.float64]] | None = None
-    draw: Callable[..., NDArray[np.float64]] | None = None
-    largest: Callable[..., NDArray[np.float64]] | None = None
+    index: Callable[..., FloatArray] | None = None
+    draw: Callable[..., FloatArray] | None = None
+    largest: Callable[..., FloatArray] | None = None
     compiled: str | None = None
     pays: float = np.inf
     belief: Callable[..., Any] | None = None
@@ -273,12 +271,8 @@ def check_algorithm(algorithm: str) -> None:
       ValueError: lists the learners, and names the nearest.
     """
     if algorithm not in LEARNERS:
-        nearest_names = get_close_matches(str(algorithm), LEARNERS, 1)
-        remedy = (
-            f"did you mean {nearest_names[0]}? Choose one of them"
-            if nearest_names
-            else "choose one of them"
-        )
+        names = get_close_matches(str(algorithm), LEARNERS, 1)
+        remedy = f"did you mean {names[0]}? Choose one of them" if names else "choose one of them"
         refuse(f"algorithm must be one of {', '.join(LEARNERS)}", repr(algorithm)[:80], remedy)
 
 
@@ -339,9 +333,8 @@ def _check_history(bandit: Bandit, n_arms: int | None) -> None:
         & (reward_counts < np.inf)
     )
     if not is_consistent.all():
-        rule = "history must have finite n >= total >= square >= 0, as rewards in [0, 1] do"
         refuse(
-            rule,
+            "history must have finite n >= total >= square >= 0, as rewards in [0, 1] do",
             (reward_counts.tolist(), reward_sums.tolist(), square_sums.tolist()),
             "see warm_start",
         )
@@ -349,7 +342,7 @@ def _check_history(bandit: Bandit, n_arms: int | None) -> None:
 
 def check_mask(
     mask: ArrayLike | None, state_shape: tuple[int, ...], floor: float = 0.0
-) -> NDArray[np.bool_] | None:
+) -> BoolArray | None:
     """Mask as bool [..., A] of the given shape; none where every arm is available.
 
     Args:
@@ -383,11 +376,10 @@ def check_floor(floor: float, n_arms: int) -> None:
       ValueError: times the number of arms it passes 1.
     """
     if floor * n_arms > 1.0:
-        rule = f"floor times {n_arms} arms may not pass 1"
-        refuse(rule, floor, f"at most {1.0 / n_arms:g} fits")
+        refuse(f"floor times {n_arms} arms may not pass 1", floor, f"at most {1.0 / n_arms:g} fits")
 
 
-def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> NDArray[np.float64]:
+def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> FloatArray:
     """Context as float64 [..., d] of the given shape; a learner with d = 0 reads none.
 
     Raises:
@@ -405,7 +397,7 @@ def check_context(context: ArrayLike | None, needed_shape: tuple[int, ...]) -> N
     return np.broadcast_to(features, needed_shape)
 
 
-def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.inf) -> Ints:
+def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.inf) -> IntArray:
     """Whole numbers in [0, end) as int64, such as arms, or rounds since a choice.
 
     Raises:
@@ -416,24 +408,28 @@ def check_whole(argument_name: str, numbers: ArrayLike, upper_bound: float = np.
         not np.issubdtype(whole_numbers.dtype, np.integer)
         or ((whole_numbers < 0) | (whole_numbers >= upper_bound)).any()
     ):
-        remedy = "it counts arms, or rounds since the choice, from 0"
         refuse(
-            f"{argument_name} must be a whole number in [0, {upper_bound})", whole_numbers, remedy
+            f"{argument_name} must be a whole number in [0, {upper_bound})",
+            whole_numbers,
+            "it counts arms, or rounds since the choice, from 0",
         )
     return whole_numbers.astype(np.int64)
 
 
-def check_reward(reward: Floats | ArrayLike, argument_name: str = "reward") -> NDArray[np.float64]:
+def check_reward(reward: Floats | ArrayLike) -> FloatArray:
     """Rewards as float64.
 
     Raises:
       ValueError: a reward is NaN or outside [0, 1].
     """
-    rewards = within_range(float_array(reward, argument_name), 0.0, 1.0, argument_name)
+    rewards = within_range(float_array(reward, "reward"), 0.0, 1.0, "reward")
     is_outside = ~((rewards >= 0.0) & (rewards <= 1.0))
     if is_outside.any():
-        remedy = "a missing reward is no update; normalise the others (rule S4.4)"
-        refuse(f"{argument_name} must be in [0, 1]", rewards[is_outside].flat[0], remedy)
+        refuse(
+            "reward must be in [0, 1]",
+            rewards[is_outside].flat[0],
+            "a missing reward is no update; normalise the others (rule S4.4)",
+        )
     return rewards
 
 
@@ -449,7 +445,7 @@ def check_count(argument_name: str, number: Any, smallest: int, remedy: str) -> 
     return int(number)
 
 
-def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
+def record_pull(state: State, arm: IntArray, bandit: Bandit) -> State:
     """State after a round that chose these arms: pulls, forgetting."""
     arm_indices = np.asarray(arm)[..., None]
     pulls = state.pulls.copy()
@@ -467,7 +463,8 @@ def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
 
 def flat(state: State) -> State:
     """State of one batch axis, [B, ...], with arrays of its own."""
-    n_batch_axes, n_learners = state.t.ndim, state.t.size
+    n_batch_axes = state.t.ndim
+    n_learners = state.t.size
     return State._make(
         state_field.reshape(n_learners, *state_field.shape[n_batch_axes:]).copy()
         for state_field in state
@@ -481,7 +478,7 @@ def restore_batch(state: State, batch_shape: tuple[int, ...]) -> State:
     )
 
 
-def reward_outcome(reward: Array, bandit: Bandit) -> Array:
+def reward_outcome(reward: FloatArray, bandit: Bandit) -> FloatArray:
     """What a learner adds up.
 
     The reward, or of some learners whether it is a success (rule S4.5).
@@ -493,7 +490,7 @@ def reward_outcome(reward: Array, bandit: Bandit) -> Array:
     )
 
 
-def is_success(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
+def is_success(reward: FloatArray, bandit: Bandit) -> BoolArray:
     """Whether a reward is a success: above the threshold (rule S4.5)."""
     return np.asarray(reward > bandit.threshold)
 
@@ -511,7 +508,8 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
         flat_state.recent_reward[oldest_rounds],
         flat_state.recent_context[oldest_rounds],
     )
-    outcomes, no_weights = reward_outcome(oldest_rewards, bandit), np.zeros(len(learner_rows))
+    outcomes = reward_outcome(oldest_rewards, bandit)
+    no_weights = np.zeros(len(learner_rows))
     _add(
         flat_state,
         learner_rows,
@@ -535,14 +533,14 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
 
 def _add(
     flat_state: State,
-    learner_rows: Ints,
-    arm: Ints,
-    weights: Array,
-    outcomes: Array,
-    contexts: Array,
-    centre_rewards: float | Array,
-    replaced_outcomes: Array | float = 0.0,
-    is_new_reward: NDArray[np.bool_] | bool = True,  # noqa: FBT001 - an array of many
+    learner_rows: IntArray,
+    arm: IntArray,
+    weights: FloatArray,
+    outcomes: FloatArray,
+    contexts: FloatArray,
+    centre_rewards: float | FloatArray,
+    replaced_outcomes: FloatArray | float = 0.0,
+    is_new_reward: BoolArray | bool = True,  # noqa: FBT001 - an array of many
 ) -> None:
     """Add outcomes to the statistics of a state that is one's own; a row may occur more than once.
 
@@ -552,7 +550,8 @@ def _add(
       replaced_outcomes: the outcome that is replaced, 0 of a new one.
       is_new_reward: whether it counts as one more.
     """
-    arm_cells, added_counts = (learner_rows, arm), weights * is_new_reward
+    arm_cells = (learner_rows, arm)
+    added_counts = weights * is_new_reward
     np.add.at(flat_state.n, arm_cells, added_counts)
     np.add.at(flat_state.total, arm_cells, weights * (outcomes - replaced_outcomes))
     np.add.at(
@@ -603,8 +602,8 @@ def record_rewards(state: State, rewards: Rewards, bandit: Bandit) -> State:
             )
         flat_state.recent_reward[window_cells] = new_rewards
     weights = np.asarray(bandit.discount**reward_ages, np.float64)
-    old_outcomes: Array | float = 0.0
-    centre_rewards: Array | float = bandit.prior_mean
+    old_outcomes: FloatArray | float = 0.0
+    centre_rewards: FloatArray | float = bandit.prior_mean
     if old_rewards is not None:
         _check_counted(flat_state.n[learner_rows, arm] >= MIN_REWARD_WEIGHT * weights)
         old_outcomes = centre_rewards = reward_outcome(old_rewards, bandit)
@@ -688,12 +687,12 @@ def state_shapes(
     return [batch_shape + field_shape for field_shape in field_shapes]
 
 
-def nth(open_arms: NDArray[np.bool_], open_rank: Ints) -> Ints:
+def nth(open_arms: BoolArray, open_rank: IntArray) -> IntArray:
     """Arm [...] that is the place-th open one of [..., A], counted from 0."""
     return np.argmax(np.cumsum(open_arms, axis=-1) > open_rank[..., None], axis=-1)
 
 
-def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Array:
+def uniform_share(bandit: Bandit, n_available: WholeArray | int) -> FloatArray:
     """Probability [...] that a round chooses uniformly among the available arms.
 
     Epsilon, floor, or both.
@@ -707,8 +706,8 @@ def pick_arm(
     state: State,
     bandit: Bandit,
     rng: np.random.Generator,
-    mask: NDArray[np.bool_] | None,
-    context: Array,
+    mask: BoolArray | None,
+    context: FloatArray,
 ) -> Choice:
     """Arm that `choose` takes, of arguments that were checked; the round is not counted yet.
 
@@ -721,11 +720,11 @@ def pick_arm(
     elif learner_entry.draw is not None:
         scores = learner_entry.draw(state, bandit, rng, context)
     else:
-        rule, what_is_missing = (
+        refuse(
             "an entry must have an index or a draw",
             f"neither in {bandit.algorithm}",
+            "see raglab.bandit.learners",
         )
-        refuse(rule, what_is_missing, "see raglab.bandit.learners")
     scores = scores if mask is None else np.where(mask, scores, -np.inf)
     if bandit.ties == "random":
         is_tied = scores == scores.max(axis=-1, keepdims=True)
@@ -781,7 +780,7 @@ def choose(
 
 def check_round(
     state: State, bandit: Bandit, mask: ArrayLike | None, context: ArrayLike | None
-) -> tuple[NDArray[np.bool_] | None, Array]:
+) -> tuple[BoolArray | None, FloatArray]:
     """Mask and context of a round, as `choose` and `propensities` read them.
 
     Raises:
@@ -819,36 +818,45 @@ def _learn(
 ) -> State:
     """State after a reward, or one that replaces the old one, of each replication."""
     _check_fits(state, bandit)
-    batch_shape, n_learners = state.t.shape, state.t.size
+    batch_shape = state.t.shape
+    n_learners = state.t.size
 
-    def each(argument_name: str, argument: NDArray[Any]) -> NDArray[Any]:
+    def each(argument_name: str, argument: AnyArray) -> AnyArray:
         if argument.shape not in {
             batch_shape[first_axis:] for first_axis in range(len(batch_shape) + 1)
         }:
-            rule = f"{argument_name} must be one for all, or fit the state's batch {batch_shape}"
-            refuse(rule, argument.shape, "give one a replication")
+            refuse(
+                f"{argument_name} must be one for all, or fit the state's batch {batch_shape}",
+                argument.shape,
+                "give one a replication",
+            )
         return np.broadcast_to(argument, batch_shape).reshape(n_learners)
 
-    arms, reward_ages = (
-        each("arm", check_whole("arm", arm, state.n.shape[-1])),
-        each("age", check_whole("age", age)),
-    )
+    arms = each("arm", check_whole("arm", arm, state.n.shape[-1]))
+    reward_ages = each("age", check_whole("age", age))
     old_rewards = None if old_reward is None else each("reward", check_reward(old_reward))
-    new_rewards, n_features = each("reward", check_reward(new_reward)), state.moment.shape[-1]
+    new_rewards = each("reward", check_reward(new_reward))
+    n_features = state.moment.shape[-1]
     features = check_context(context, (*batch_shape, n_features)).reshape(n_learners, n_features)
     if bandit.window and (reward_ages >= state.t.reshape(n_learners)).any():
-        remedy = "a window keeps rewards of rounds that were chosen"
-        refuse("age must be less than the rounds chosen", age, remedy)
+        refuse(
+            "age must be less than the rounds chosen",
+            age,
+            "a window keeps rewards of rounds that were chosen",
+        )
     rewards = Rewards(
         np.arange(n_learners), arms, new_rewards, reward_ages, features, old=old_rewards
     )
     return restore_batch(record_rewards(state, rewards, bandit), batch_shape)
 
 
-def _check_counted(is_counted: NDArray[np.bool_]) -> None:
+def _check_counted(is_counted: BoolArray) -> None:
     if not is_counted.all():
-        remedy = "update first, then revise"
-        refuse("old must be a reward that was counted", "an arm without one", remedy)
+        refuse(
+            "old must be a reward that was counted",
+            "an arm without one",
+            "update first, then revise",
+        )
 
 
 def update(
@@ -926,12 +934,12 @@ class Steps(NamedTuple):
       context: of the choice, [N, d]; d = 0 without one.
     """
 
-    kind: Ints
-    arm: Ints
-    old: Array
-    new: Array
-    age: Ints
-    context: Array
+    kind: IntArray
+    arm: IntArray
+    old: FloatArray
+    new: FloatArray
+    age: IntArray
+    context: FloatArray
 
 
 CHOSEN, REWARDED, REVISED = range(3)
@@ -963,11 +971,13 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     _check_fits(state, bandit)
     if state.t.shape:
         refuse("steps must be of one learner", state.t.shape, "fold each alone")
-    step_kinds, context_shape = np.asarray(steps.kind), (len(steps.kind), state.moment.shape[-1])
+    step_kinds = np.asarray(steps.kind)
+    context_shape = (len(steps.kind), state.moment.shape[-1])
     if steps.context.shape != context_shape:
         refuse(f"context must be {context_shape}", steps.context.shape, "give the features of init")
     contexts = check_context(steps.context, context_shape)
-    arms, ages = check_whole("arm", steps.arm, state.n.shape[-1]), check_whole("age", steps.age)
+    arms = check_whole("arm", steps.arm, state.n.shape[-1])
+    ages = check_whole("age", steps.age)
     check_reward(steps.new[step_kinds != CHOSEN])
     check_reward(steps.old[step_kinds == REVISED])
     if bandit.discount == 1.0 and not bandit.window:
@@ -992,11 +1002,11 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
 
 def _with_steps_added(
     state: State,
-    step_kinds: Ints,
-    arm: Ints,
-    old_reward: Array,
-    new_reward: Array,
-    context: Array,
+    step_kinds: IntArray,
+    arm: IntArray,
+    old_reward: FloatArray,
+    new_reward: FloatArray,
+    context: FloatArray,
     bandit: Bandit,
 ) -> State:
     """State of one learner that forgets nothing after many steps.

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, State
 from raglab.bandit.propensity import greedy_choice, largest_beta, largest_normal, largest_t
 from raglab.bandit.scores import (
-    Array,
     Mask,
     beta,
     beta_belief,
@@ -26,10 +24,10 @@ from raglab.bandit.scores import (
     student,
     student_belief,
 )
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, refuse
 
 
-def greedy(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+def greedy(state: State, bandit: Bandit, mask: Mask, _: FloatArray) -> FloatArray:
     """Mean reward of each arm, [..., A].
 
     epsilon_greedy takes the largest where it does not choose uniformly.
@@ -37,26 +35,26 @@ def greedy(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
     return index_of_means(state, bandit, mask)
 
 
-def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+def ucb1(state: State, bandit: Bandit, mask: Mask, _: FloatArray) -> FloatArray:
     """Mean plus exploration * sqrt(2 ln t / n), [..., A].
 
     Source: Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem
       (2002).
     """
 
-    def bound(means: Array, counts: Array, log_rewards: Array) -> Array:
+    def bound(means: FloatArray, counts: FloatArray, log_rewards: FloatArray) -> FloatArray:
         return means + bandit.exploration * np.sqrt(2.0 * log_rewards / counts)
 
     return index_of_means(state, bandit, mask, bound)
 
 
-def kl_ucb(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+def kl_ucb(state: State, bandit: Bandit, mask: Mask, _: FloatArray) -> FloatArray:
     """Largest mean whose Bernoulli divergence is at most exploration² * ln t / n, [..., A].
 
     The divergence is from the mean seen.
     """
 
-    def bound(means: Array, counts: Array, log_rewards: Array) -> Array:
+    def bound(means: FloatArray, counts: FloatArray, log_rewards: FloatArray) -> FloatArray:
         return kl_upper(means, bandit.exploration * bandit.exploration * log_rewards / counts)
 
     return index_of_means(state, bandit, mask, bound)
@@ -76,7 +74,9 @@ def check_beta_prior(bandit: Bandit) -> None:
         )
 
 
-def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+def thompson_beta(
+    state: State, bandit: Bandit, rng: np.random.Generator, _: FloatArray
+) -> FloatArray:
     """One draw of each arm's success rate, [..., A].
 
     Replications, then arms, in the generator's order.
@@ -84,12 +84,14 @@ def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Arr
     return rng.beta(*beta(state, bandit))
 
 
-def beta_largest(state: State, bandit: Bandit, is_open: NDArray[np.bool_], _: Array) -> Array:
+def beta_largest(state: State, bandit: Bandit, is_open: BoolArray, _: FloatArray) -> FloatArray:
     """Probability that each available arm's draw of thompson_beta is the largest, [..., A]."""
     return largest_beta(*beta(state, bandit), is_open)
 
 
-def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+def thompson_nig(
+    state: State, bandit: Bandit, rng: np.random.Generator, _: FloatArray
+) -> FloatArray:
     """One draw of each arm's mean reward, [..., A].
 
     Replications, then arms, in the generator's order.
@@ -98,7 +100,7 @@ def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Arra
     return locations + scales * rng.standard_t(df)
 
 
-def student_largest(state: State, bandit: Bandit, is_open: NDArray[np.bool_], _: Array) -> Array:
+def student_largest(state: State, bandit: Bandit, is_open: BoolArray, _: FloatArray) -> FloatArray:
     """Probability that each available arm's draw of thompson_nig is the largest, [..., A]."""
     means, scales, df = student(state, bandit)
     return _unless_certain(
@@ -110,21 +112,23 @@ def student_largest(state: State, bandit: Bandit, is_open: NDArray[np.bool_], _:
     )
 
 
-def lin_ucb(state: State, bandit: Bandit, _: Mask, context: Array) -> Array:
+def lin_ucb(state: State, bandit: Bandit, _: Mask, context: FloatArray) -> FloatArray:
     """Expected reward in this context plus exploration times its standard deviation, [..., A]."""
     posterior = normal(state, bandit, context)
     return posterior.mean + bandit.exploration * posterior.sd
 
 
-def lin_thompson(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
+def lin_thompson(
+    state: State, bandit: Bandit, rng: np.random.Generator, context: FloatArray
+) -> FloatArray:
     """One draw of each arm's expected reward in this context, [..., A], in generator order."""
     means, deviations = normal(state, bandit, context)
     return means + noise(bandit) * deviations * rng.standard_normal(means.shape)
 
 
 def normal_largest(
-    state: State, bandit: Bandit, is_open: NDArray[np.bool_], context: Array
-) -> Array:
+    state: State, bandit: Bandit, is_open: BoolArray, context: FloatArray
+) -> FloatArray:
     """Probability that each available arm's draw of lin_thompson is the largest, [..., A]."""
     means, deviations = normal(state, bandit, context)
     return _unless_certain(
@@ -137,12 +141,12 @@ def normal_largest(
 
 
 def _unless_certain(
-    means: Array,
-    scales: Array,
+    means: FloatArray,
+    scales: FloatArray,
     bandit: Bandit,
-    is_open: NDArray[np.bool_],
-    integral_over: Callable[[Array], Array],
-) -> Array:
+    is_open: BoolArray,
+    integral_over: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
     """Integral over draws, [..., A].
 
     Where no available arm has a spread there is nothing to draw: the means decide.

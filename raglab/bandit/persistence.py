@@ -8,7 +8,6 @@ from math import prod
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from raglab.bandit.learner import (
@@ -22,7 +21,7 @@ from raglab.bandit.learner import (
     state_shapes,
     stored_settings,
 )
-from raglab.values import refuse
+from raglab.values import AnyArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 GENERATOR_NAMES = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
@@ -133,8 +132,11 @@ def dumps(
     check_state(state, bandit)
     rng_position = None if rng is None else rng.bit_generator.state
     if rng_position is not None and rng_position["bit_generator"] not in GENERATOR_NAMES:
-        rule = f"the generator must be one of {', '.join(GENERATOR_NAMES)}"
-        refuse(rule, rng_position["bit_generator"], "make it with numpy.random.default_rng")
+        refuse(
+            f"the generator must be one of {', '.join(GENERATOR_NAMES)}",
+            rng_position["bit_generator"],
+            "make it with numpy.random.default_rng",
+        )
     history = bandit.history
     history_lists = (
         None
@@ -224,12 +226,16 @@ def loads(text: str) -> Saved:
         state_arrays[field_name] = _typed_array(field_name, saved_field.values).reshape(
             saved_field.shape
         )
-    state, rng = State(**state_arrays), _generator(saved.rng)
+    state = State(**state_arrays)
+    rng = _generator(saved.rng)
     is_centred = CENTRED_MARK in document
     # What is written again is what was read, to the last digit and with its hash.
     if dumps(state, bandit, rng, centred=is_centred) != _canonical(document):
-        rule = "sha256 must stand for the rest, and that be as dumps wrote it"
-        refuse(rule, ascii(saved.sha256[:12]), RESTORE_REMEDY)
+        refuse(
+            "sha256 must stand for the rest, and that be as dumps wrote it",
+            ascii(saved.sha256[:12]),
+            RESTORE_REMEDY,
+        )
     is_older = bandit.linear and not is_centred
     return Saved(state, bandit._replace(prior_mean=0.0) if is_older else bandit, rng)
 
@@ -271,8 +277,11 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
         check_state(state, bandit)
         moment_shapes = states[0].moment.shape, state.moment.shape
         if moment_shapes[0] != moment_shapes[1]:
-            both_shapes = f"{moment_shapes[0]} and {moment_shapes[1]}"
-            refuse("states must have one shape", both_shapes, "merge the same arms and features")
+            refuse(
+                "states must have one shape",
+                f"{moment_shapes[0]} and {moment_shapes[1]}",
+                "merge the same arms and features",
+            )
     # Sums in the order of the values, so that the order of workers does not reach the last digit.
     return State._make(
         np.asarray(np.sort(np.stack(field_arrays), axis=0).sum(axis=0))
@@ -288,7 +297,7 @@ def _document_digest(document: dict[str, Any]) -> str:
     return digest(_canonical(document))
 
 
-def _typed_array(field_name: str, field_values: object) -> NDArray[Any]:
+def _typed_array(field_name: str, field_values: object) -> AnyArray:
     return np.asarray(
         field_values, dtype=np.int64 if field_name in WHOLE_NUMBER_FIELDS else np.float64
     )
@@ -318,10 +327,14 @@ def check_state(state: State, bandit: Bandit) -> None:
       ValueError: settings outside their ranges, another shape than `init` gives, or a number that
         is not finite.
     """
-    arm_axis, feature_axis = state.n.shape[-1:], state.moment.shape[-1:]
+    arm_axis = state.n.shape[-1:]
+    feature_axis = state.moment.shape[-1:]
     if 0 in (arm_axis or (0,)) or bandit.linear != any(feature_axis):
-        rule = "a state must have arms, and features where the policy is linear"
-        refuse(rule, f"{arm_axis} arms, {feature_axis} features", RESTORE_REMEDY)
+        refuse(
+            "a state must have arms, and features where the policy is linear",
+            f"{arm_axis} arms, {feature_axis} features",
+            RESTORE_REMEDY,
+        )
     check_bandit(bandit, arm_axis[0])
     # shapes alone: a foreign file may state a window that no memory holds
     field_shapes = state_shapes(state.t.shape, arm_axis[0], sum(feature_axis), bandit.window)
@@ -349,18 +362,19 @@ def check_state(state: State, bandit: Bandit) -> None:
         or recent_arms.min(initial=-1) < -1
         or recent_arms.max(initial=-1) >= arm_axis[0]
     ):
-        rule = f"counts must be at least 0 and arms below {arm_axis[0]}"
-        refuse(rule, "a state where they are not", RESTORE_REMEDY)
+        refuse(
+            f"counts must be at least 0 and arms below {arm_axis[0]}",
+            "a state where they are not",
+            RESTORE_REMEDY,
+        )
 
 
 def _generator(saved_position: dict[str, Any] | None) -> np.random.Generator | None:
     """Generator at the saved position."""
     if saved_position is None:
         return None
-    generator_name = saved_position.get("bit_generator")
-    bit_generator = (
-        np.random.PCG64DXSM(0) if generator_name == GENERATOR_NAMES[1] else np.random.PCG64(0)
-    )
+    name = saved_position.get("bit_generator")
+    bit_generator = np.random.PCG64DXSM(0) if name == GENERATOR_NAMES[1] else np.random.PCG64(0)
     try:
         bit_generator.state = saved_position  # type: ignore[assignment] # NumPy checks what a file holds
     except (KeyError, TypeError, ValueError, OverflowError) as error:

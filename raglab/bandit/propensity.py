@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.fixed_plans import check_plan
@@ -22,11 +22,10 @@ from raglab.bandit.learner import (
     check_round,
     uniform_share,
 )
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, IntArray, refuse
 
-Array: TypeAlias = NDArray[np.float64]
 # points; F and f at a point
-Family: TypeAlias = tuple[Callable[..., Array], Callable[..., tuple[Array, Array]]]
+Family: TypeAlias = tuple[Callable[..., FloatArray], Callable[..., tuple[FloatArray, FloatArray]]]
 
 TAIL_MASS = 1e-12  # mass of a draw that is left out at either end
 PANEL_NODES, PANEL_WEIGHTS = np.polynomial.legendre.leggauss(8)  # of a panel
@@ -43,7 +42,7 @@ PANEL_HALVINGS = 5
 ROWS_AT_ONCE = 256  # taken at once
 
 
-def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None) -> Array:
+def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None) -> FloatArray:
     """Probability that each of A normal draws is the largest, [..., A]; 0 where masked.
 
     Absolute error below 1e-9, as for the others here; what is rarer than that may come out as 0.
@@ -65,7 +64,7 @@ def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None
 
 def largest_t(
     mean: ArrayLike, scale: ArrayLike, df: ArrayLike, mask: ArrayLike | None = None
-) -> Array:
+) -> FloatArray:
     """Probability that each of A Student-t draws is the largest, [..., A]; 0 where masked.
 
     Args:
@@ -93,7 +92,7 @@ def largest_t(
     )
 
 
-def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> Array:
+def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> FloatArray:
     """Probability that each of A Beta draws is the largest, [..., A]; 0 where masked.
 
     Args:
@@ -116,7 +115,7 @@ def _largest(
     unbounded_parameters: dict[str, ArrayLike],
     positive_parameters: dict[str, ArrayLike],
     mask: ArrayLike | None,
-) -> Array:
+) -> FloatArray:
     named_parameters = {
         parameter_name: np.asarray(parameter_values, dtype=np.float64)
         for parameter_name, parameter_values in (unbounded_parameters | positive_parameters).items()
@@ -125,19 +124,25 @@ def _largest(
         *named_parameters.values(), np.asarray(mask is None or mask, bool)
     )
     if not takes_part.any(axis=-1).all():
-        rule = "one draw at least must take part"
-        refuse(rule, "a mask that is false for all", "leave one arm available")
+        refuse(
+            "one draw at least must take part",
+            "a mask that is false for all",
+            "leave one arm available",
+        )
     for parameter_name, parameter_values in zip(named_parameters, parameter_arrays, strict=True):
         is_invalid = takes_part & ~(
             np.isfinite(parameter_values)
             & ((parameter_values > 0.0) | (parameter_name in unbounded_parameters))
         )
         if is_invalid.any():
-            rule = (
-                f"{parameter_name} must be finite"
-                f"{' and above 0' * (parameter_name in positive_parameters)}"
+            refuse(
+                (
+                    f"{parameter_name} must be finite"
+                    f"{' and above 0' * (parameter_name in positive_parameters)}"
+                ),
+                f"{parameter_values[is_invalid][0]:g}",
+                "see the prior",
             )
-            refuse(rule, f"{parameter_values[is_invalid][0]:g}", "see the prior")
     # a draw that takes no part gets a parameter that is harmless to every formula
     safe_parameters = [
         np.where(takes_part, parameter_values, 1.0).reshape(-1, takes_part.shape[-1])
@@ -151,10 +156,8 @@ def _largest(
         return_inverse=True,
     )
     # equal posteriors are integrated once
-    safe_parameters, available = (
-        [parameter_values[first_rows] for parameter_values in safe_parameters],
-        available[first_rows],
-    )
+    safe_parameters = [parameter_values[first_rows] for parameter_values in safe_parameters]
+    available = available[first_rows]
     # so many rows at a time, whose panels fit into memory
     probabilities = np.empty(available.shape)
     for first_row in range(0, len(probabilities), ROWS_AT_ONCE):
@@ -173,11 +176,11 @@ def _largest(
 
 def _integrated_probabilities(
     cdf_and_density: Callable[..., Any],
-    parameters: list[Array],
-    takes_part: NDArray[np.bool_],
-    break_points: Array,
+    parameters: list[FloatArray],
+    takes_part: BoolArray,
+    break_points: FloatArray,
     halvings_left: int,
-) -> Array:
+) -> FloatArray:
     """Probabilities of B rows before they are normalised, [B, A].
 
     Rows that miss 1 again with panels half as long.
@@ -210,16 +213,14 @@ def _integrated_probabilities(
 
 def _integrals(
     cdf_and_density: Callable[..., Any],
-    parameters: list[Array],
-    takes_part: NDArray[np.bool_],
-    break_points: Array,
-) -> Array:
+    parameters: list[FloatArray],
+    takes_part: BoolArray,
+    break_points: FloatArray,
+) -> FloatArray:
     """∫ f_i ∏_{j≠i} F_j over the panels between each row's points, by Gauss–Legendre, [B, A]."""
     panel_rows, panel_numbers = np.nonzero(break_points[:, 1:] > break_points[:, :-1])
-    panel_starts, panel_ends = (
-        break_points[panel_rows, panel_numbers],
-        break_points[panel_rows, panel_numbers + 1],
-    )
+    panel_starts = break_points[panel_rows, panel_numbers]
+    panel_ends = break_points[panel_rows, panel_numbers + 1]
     half_widths = 0.5 * (panel_ends - panel_starts)
     # of shape [panels, nodes]
     node_points = (0.5 * (panel_ends + panel_starts))[:, None] + half_widths[:, None] * PANEL_NODES
@@ -227,10 +228,8 @@ def _integrals(
         node_points[..., None], *(parameter[panel_rows, None, :] for parameter in parameters)
     )
     is_left_out = ~takes_part[panel_rows, None, :]
-    cumulative, density = (
-        np.where(is_left_out, 1.0, cumulative),
-        np.where(is_left_out, 0.0, density),
-    )
+    cumulative = np.where(is_left_out, 1.0, cumulative)
+    density = np.where(is_left_out, 0.0, density)
     product_of_rivals = _product_of_others(cumulative)
     panel_integrals = (
         (half_widths[:, None] * PANEL_WEIGHTS)[..., None] * density * product_of_rivals
@@ -240,25 +239,23 @@ def _integrals(
     return probabilities
 
 
-def _product_of_others(cumulative: Array) -> Array:
+def _product_of_others(cumulative: FloatArray) -> FloatArray:
     """Product over all but one of the last axis, [..., A], without a division."""
-    unit_column = np.ones_like(cumulative[..., :1])
-    product_below = np.cumprod(
-        np.concatenate([unit_column, cumulative[..., :-1]], axis=-1), axis=-1
-    )
-    product_above = np.cumprod(
-        np.concatenate([unit_column, cumulative[..., :0:-1]], axis=-1), axis=-1
-    )[..., ::-1]
+    column = np.ones_like(cumulative[..., :1])
+    product_below = np.cumprod(np.concatenate([column, cumulative[..., :-1]], axis=-1), axis=-1)
+    product_above = np.cumprod(np.concatenate([column, cumulative[..., :0:-1]], axis=-1), axis=-1)[
+        ..., ::-1
+    ]
     return product_below * product_above
 
 
 def _break_points(
-    draw_points: Array,
-    lower_ends: Array,
-    upper_ends: Array,
-    takes_part: NDArray[np.bool_],
-    shared_points: Array | None = None,
-) -> Array:
+    draw_points: FloatArray,
+    lower_ends: FloatArray,
+    upper_ends: FloatArray,
+    takes_part: BoolArray,
+    shared_points: FloatArray | None = None,
+) -> FloatArray:
     """Break points [B, M] in order, from highest lower end to highest upper end of the draws.
 
     Below the first the product of the F_j is at most TAIL, above the second no draw has more than
@@ -282,7 +279,7 @@ def _break_points(
     return np.sort(np.clip(row_points, lowest_point, highest_point), axis=-1)
 
 
-def _normal_points(takes_part: NDArray[np.bool_], mean: Array, sd: Array) -> Array:
+def _normal_points(takes_part: BoolArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     from scipy.special import ndtri
 
     tail_distance = -ndtri(TAIL_MASS)
@@ -294,7 +291,7 @@ def _normal_points(takes_part: NDArray[np.bool_], mean: Array, sd: Array) -> Arr
     )
 
 
-def _normal_cdf(x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
+def _normal_cdf(x: FloatArray, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
     from scipy.special import ndtr
 
     standardised = (x - mean) / sd
@@ -303,7 +300,9 @@ def _normal_cdf(x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
     )
 
 
-def _student_points(takes_part: NDArray[np.bool_], mean: Array, scale: Array, df: Array) -> Array:
+def _student_points(
+    takes_part: BoolArray, mean: FloatArray, scale: FloatArray, df: FloatArray
+) -> FloatArray:
     """Even steps in w, x = mean + scale · √df · sinh(w): there the density is cosh(w)^−df."""
     from scipy.special import stdtrit
 
@@ -319,10 +318,13 @@ def _student_points(takes_part: NDArray[np.bool_], mean: Array, scale: Array, df
     return _break_points(draw_points, draw_points[..., 0], draw_points[..., -1], takes_part)
 
 
-def _student_cdf(x: Array, mean: Array, scale: Array, df: Array) -> tuple[Array, Array]:
+def _student_cdf(
+    x: FloatArray, mean: FloatArray, scale: FloatArray, df: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     from scipy.special import stdtr
 
-    standardised, half_df = (x - mean) / scale, 0.5 * df
+    standardised = (x - mean) / scale
+    half_df = 0.5 * df
     # ln Γ(h + ½) − ln Γ(h) − ½ ln h
     log_gamma_ratio = (
         half_df * np.log1p(0.5 / half_df)
@@ -336,14 +338,13 @@ def _student_cdf(x: Array, mean: Array, scale: Array, df: Array) -> tuple[Array,
     )
 
 
-def _beta_points(takes_part: NDArray[np.bool_], a: Array, b: Array) -> Array:
-    lower_ends, upper_ends = _lower_log_odds(a, b), -_lower_log_odds(b, a)
+def _beta_points(takes_part: BoolArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    lower_ends = _lower_log_odds(a, b)
+    upper_ends = -_lower_log_odds(b, a)
     centres = np.clip(np.log(a) - np.log(b), lower_ends, upper_ends)[..., None]
     graded_steps = np.linspace(0.0, 1.0, N_PANELS // 2 + 1) ** PANEL_GROWTH
-    points_below, points_above = (
-        centres + (lower_ends[..., None] - centres) * graded_steps,
-        centres + (upper_ends[..., None] - centres) * graded_steps[1:],
-    )
+    points_below = centres + (lower_ends[..., None] - centres) * graded_steps
+    points_above = centres + (upper_ends[..., None] - centres) * graded_steps[1:]
     return _break_points(
         np.concatenate([points_below, points_above], axis=-1),
         lower_ends,
@@ -353,7 +354,7 @@ def _beta_points(takes_part: NDArray[np.bool_], a: Array, b: Array) -> Array:
     )
 
 
-def _lower_log_odds(a: Array, b: Array) -> Array:
+def _lower_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
     """Log-odds with mass TAIL below; by the leading term of F where it is too small for a float."""
     from scipy.special import betaincinv, betaln
 
@@ -366,7 +367,9 @@ def _lower_log_odds(a: Array, b: Array) -> Array:
     )
 
 
-def _log_odds_cdf(log_odds: Array, a: Array, b: Array) -> tuple[Array, Array]:
+def _log_odds_cdf(
+    log_odds: FloatArray, a: FloatArray, b: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """F and f of the log-odds z of a Beta draw.
 
     F is smooth and falls exponentially whatever a and b are.
@@ -399,7 +402,8 @@ def _log_odds_cdf(log_odds: Array, a: Array, b: Array) -> tuple[Array, Array]:
         is_a_smaller & (distance <= FAR_LOG_ODDS),
         is_a_smaller | (distance < -FAR_LOG_ODDS),
     )
-    beta_count, signed_distance = np.where(uses_a, a, b), np.where(uses_a, distance, -distance)
+    beta_count = np.where(uses_a, a, b)
+    signed_distance = np.where(uses_a, distance, -distance)
     log_shape = beta_count * signed_distance - (a + b) * np.log1p(
         beta_count / (a + b) * np.expm1(signed_distance)
     )
@@ -413,7 +417,7 @@ def _log_odds_cdf(log_odds: Array, a: Array, b: Array) -> tuple[Array, Array]:
     )
 
 
-def _stirling_remainder(x: Array) -> Array:
+def _stirling_remainder(x: FloatArray) -> FloatArray:
     """What Stirling's formula leaves of ln Γ(x)."""
     from scipy.special import gammaln
 
@@ -433,7 +437,7 @@ def _stirling_remainder(x: Array) -> Array:
 
 def propensities(
     state: State, bandit: Bandit, *, mask: ArrayLike | None = None, context: ArrayLike | None = None
-) -> Array:
+) -> FloatArray:
     """Probability that `choose` takes each arm in this round, [..., A].
 
     Sums to 1, 0 on masked arms.
@@ -477,7 +481,7 @@ def propensities(
     )
 
 
-def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
+def sample(propensity: ArrayLike, uniform: ArrayLike) -> IntArray:
     """Arm that a uniform number picks by the inverse of the cumulated propensities, [...].
 
     Never one of propensity 0.
@@ -494,7 +498,8 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
       >>> sample([0.25, 0.0, 0.75], [0.0, 0.2, 0.25, 0.999]).tolist()
       [0, 0, 2, 2]
     """
-    probabilities, uniforms = float_array(propensity, "propensity"), float_array(uniform, "uniform")
+    probabilities = float_array(propensity, "propensity")
+    uniforms = float_array(uniform, "uniform")
     check_plan(probabilities, "propensity")
     is_inside = (uniforms >= 0.0) & (uniforms < 1.0)
     if not is_inside.all():
@@ -516,25 +521,25 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
 
 
 def _greedy_probabilities(
-    state: State, bandit: Bandit, is_open: NDArray[np.bool_], context: Array
-) -> Array:
+    state: State, bandit: Bandit, is_open: BoolArray, context: FloatArray
+) -> FloatArray:
     """Probability that each available arm has the best score, [..., A].
 
     Certain of an index, an integral of draws.
     """
-    learner_entry = LEARNERS[bandit.algorithm]
-    if learner_entry.index is not None:
-        return greedy_choice(learner_entry.index(state, bandit, is_open, context), bandit, is_open)
-    if learner_entry.largest is None:
+    entry = LEARNERS[bandit.algorithm]
+    if entry.index is not None:
+        return greedy_choice(entry.index(state, bandit, is_open, context), bandit, is_open)
+    if entry.largest is None:
         refuse(
             "propensities need the probability that a draw is the largest",
             "none",
             f"give {bandit.algorithm} one",
         )
-    return learner_entry.largest(state, bandit, is_open, context)
+    return entry.largest(state, bandit, is_open, context)
 
 
-def greedy_choice(scores: Array, bandit: Bandit, is_open: NDArray[np.bool_]) -> Array:
+def greedy_choice(scores: FloatArray, bandit: Bandit, is_open: BoolArray) -> FloatArray:
     """1 on the best available score, on the lowest of tied arms or split among them, [..., A]."""
     masked_scores = np.where(is_open, scores, -np.inf)
     is_tied = is_open & (masked_scores == masked_scores.max(axis=-1, keepdims=True))

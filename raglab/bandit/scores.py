@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.bandit.learner import Bandit, State, Stats
+from raglab.values import BoolArray, FloatArray, IntArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_] | None
+Mask = BoolArray | None
 
 # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit_learner.py)
 NEWTON_STEPS = 10
@@ -22,33 +21,31 @@ PULLED_ARM_SCORE = np.finfo(np.float64).max
 class Beta(NamedTuple):
     """Posterior of each arm's success rate, [..., A]."""
 
-    a: Array
-    b: Array
+    a: FloatArray
+    b: FloatArray
 
 
 class Student(NamedTuple):
     """Posterior of each arm's mean reward, a shifted t distribution, [..., A]."""
 
-    location: Array
-    scale: Array
-    df: Array
+    location: FloatArray
+    scale: FloatArray
+    df: FloatArray
 
 
 class Normal(NamedTuple):
     """Posterior of each arm's reward in this context, [..., A]."""
 
-    mean: Array
-    sd: Array
+    mean: FloatArray
+    sd: FloatArray
 
 
 def pooled_stats(state: State, bandit: Bandit) -> Stats:
     """Statistics [..., A] with the history's pseudo-counts."""
     if bandit.history is None:
         return Stats(state.n, state.total, state.square)
-    history_counts, history_sums, history_squares = bandit.history
-    return Stats(
-        state.n + history_counts, state.total + history_sums, state.square + history_squares
-    )
+    counts, history_sums, history_squares = bandit.history
+    return Stats(state.n + counts, state.total + history_sums, state.square + history_squares)
 
 
 def beta(state: State, bandit: Bandit) -> Beta:
@@ -57,10 +54,8 @@ def beta(state: State, bandit: Bandit) -> Beta:
     Prior counts plus successes and failures, over exploration squared (rule S4.5).
     """
     reward_counts, success_sums, _ = pooled_stats(state, bandit)
-    prior_successes, exploration_squared = (
-        bandit.prior_strength * bandit.prior_mean,
-        bandit.exploration * bandit.exploration,
-    )
+    prior_successes = bandit.prior_strength * bandit.prior_mean
+    exploration_squared = bandit.exploration * bandit.exploration
     # a discounted 1 - 1 may fall a last digit below 0
     failure_counts = np.maximum(reward_counts - success_sums, 0.0)
     return Beta(
@@ -79,10 +74,11 @@ def student(state: State, bandit: Bandit) -> Student:
 
 
 def student_posterior(
-    reward_counts: Array, reward_sums: Array, square_sums: Array, bandit: Bandit
+    reward_counts: FloatArray, reward_sums: FloatArray, square_sums: FloatArray, bandit: Bandit
 ) -> Student:
     """Posterior of thompson_nig from statistics of any shape."""
-    prior_strength, prior_mean = bandit.prior_strength, bandit.prior_mean
+    prior_strength = bandit.prior_strength
+    prior_mean = bandit.prior_mean
     posterior_counts = prior_strength + reward_counts
     locations = (prior_strength * prior_mean + reward_sums) / posterior_counts
     scatter = square_sums - reward_sums * reward_sums / np.maximum(reward_counts, 1e-300)
@@ -98,7 +94,7 @@ def student_posterior(
     )
 
 
-def normal(state: State, bandit: Bandit, context: Array) -> Normal:
+def normal(state: State, bandit: Bandit, context: FloatArray) -> Normal:
     """Posterior of a linear arm's expected reward.
 
     Ridge regression of rewards less prior_mean, disjoint arms.
@@ -134,8 +130,8 @@ def index_of_means(
     state: State,
     bandit: Bandit,
     mask: Mask,
-    bound: Callable[[Array, Array, Array], Array] | None = None,
-) -> Array:
+    bound: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None,
+) -> FloatArray:
     """Index that starts from each arm's mean reward, [..., A]; arms without a reward come first.
 
     Args:
@@ -160,8 +156,8 @@ def index_of_means(
 
 
 def _prefer_unpulled(
-    arm_scores: Array, is_unrewarded: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask
-) -> Array:
+    arm_scores: FloatArray, is_unrewarded: BoolArray, pulls: IntArray, mask: Mask
+) -> FloatArray:
     """Scores in which, of the arms without a reward, those that were pulled least are infinite."""
     open_unrewarded = is_unrewarded if mask is None else is_unrewarded & mask
     fewest_pulls = np.where(open_unrewarded, pulls, np.iinfo(np.int64).max).min(
@@ -172,7 +168,7 @@ def _prefer_unpulled(
     )
 
 
-def kl_upper(mean: Array, divergence_limit: Array) -> Array:
+def kl_upper(mean: FloatArray, divergence_limit: FloatArray) -> FloatArray:
     """Largest q with kl(mean, q) <= level, of Bernoulli divergences, in [mean, 1].
 
     Newton's method from above: kl is convex in q, so that no step passes the root.
@@ -221,8 +217,8 @@ class Belief(NamedTuple):
     """
 
     distribution: Any
-    mean: Array
-    grid: Array
+    mean: FloatArray
+    grid: FloatArray
 
 
 def beta_belief(state: State, bandit: Bandit) -> Belief:

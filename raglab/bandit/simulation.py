@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import Budget
@@ -17,7 +17,6 @@ from raglab.bandit.environments import (
     POLICY_STREAM,
     Accounts,
     Arms,
-    Array,
     Bernoulli,
     Feed,
     Table,
@@ -30,23 +29,14 @@ from raglab.bandit.environments import (
     stream,
 )
 from raglab.bandit.fixed_plans import check_plan
-from raglab.bandit.learner import (
-    LEARNERS,
-    Bandit,
-    Ints,
-    Rewards,
-    State,
-    check_count,
-    init,
-    pick_arm,
-)
+from raglab.bandit.learner import LEARNERS, Bandit, Rewards, State, check_count, init, pick_arm
 from raglab.bandit.persistence import check_state
 from raglab.bandit.propensity import propensities, sample
 from raglab.extension_points import extension
 from raglab.loops.compiled import check_engine, kernel_of
 from raglab.loops.parallel import jobs, run_each
 from raglab.progress import progress
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, IntArray, NumberArray, refuse
 from raglab.words.html_display import Fold
 from raglab.words.results import Result, Summary, value_text
 
@@ -65,10 +55,10 @@ class Sums(Protocol):
         """What a choice reads."""
 
     @property
-    def price(self) -> Array:
+    def price(self) -> FloatArray:
         """Value lost a unit of cost at the next choice; NaN where nothing is charged."""
 
-    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> Self:
+    def after_choice(self, arm: IntArray, cost: FloatArray, bandit: Bandit) -> Self:
         """After a round that chose these arms [R] and paid these costs [R]."""
 
     def after_rewards(self, rewards: Rewards, bandit: Bandit) -> Self:
@@ -91,22 +81,24 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
 
     Source: rule S4.5.
     """
-    learner_entry = LEARNERS.get(bandit.algorithm)
+    entry = LEARNERS.get(bandit.algorithm)
     if (
-        learner_entry is None
-        or not learner_entry.successes
+        entry is None
+        or not entry.successes
         or not isinstance(world, Table)
         or not (charged or world.is_charged)
     ):
         return bandit, ""
     if bandit.history is not None:
-        rule = f"a history of {bandit.algorithm} counts successes, which cannot follow costs"
-        refuse(rule, "one beside costs", f"make it with history_of for {COST_AWARE_ALGORITHM}")
-    note = (
+        refuse(
+            f"a history of {bandit.algorithm} counts successes, which cannot follow costs",
+            "one beside costs",
+            f"make it with history_of for {COST_AWARE_ALGORITHM}",
+        )
+    return bandit._replace(algorithm=COST_AWARE_ALGORITHM), (
         f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; "
         f"{COST_AWARE_ALGORITHM} is played instead (rule S4.5)."
     )
-    return bandit._replace(algorithm=COST_AWARE_ALGORITHM), note
 
 
 def first_ledger(
@@ -132,8 +124,11 @@ def first_ledger(
     if initial is None:
         return None
     if not isinstance(initial, State):
-        rule = "initial must be a State, or with a budget a Ledger"
-        refuse(rule, type(initial).__name__, "make it with learned_state")
+        refuse(
+            "initial must be a State, or with a budget a Ledger",
+            type(initial).__name__,
+            "make it with learned_state",
+        )
     check_first_state(initial, bandit, world)
     return initial
 
@@ -148,11 +143,14 @@ def check_first_state(state: State, bandit: Bandit, world: World) -> None:
     n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
     state_sizes = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
     if state_sizes != (world.n_arms, n_features):
-        rule = (
-            f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
-            "features"
+        refuse(
+            (
+                f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
+                "features"
+            ),
+            state_sizes,
+            "make it with learned_state",
         )
-        refuse(rule, state_sizes, "make it with learned_state")
 
 
 def repeated(initial_value: Any, n_replications: int) -> Any:  # noqa: ANN401 - arrays, or tuples of them
@@ -160,9 +158,7 @@ def repeated(initial_value: Any, n_replications: int) -> Any:  # noqa: ANN401 - 
     if isinstance(initial_value, np.ndarray):
         return np.broadcast_to(initial_value, (n_replications, *initial_value.shape)).copy()
     if isinstance(initial_value, tuple):
-        return type(initial_value)(
-            *(repeated(tuple_part, n_replications) for tuple_part in initial_value)
-        )
+        return type(initial_value)(*(repeated(part, n_replications) for part in initial_value))
     return initial_value
 
 
@@ -172,7 +168,7 @@ def stepwise_arms(
     rng: np.random.Generator,
     initial: Sums | None = None,
     *,
-    decide: Callable[[int, Sums, NDArray[np.bool_] | None, Array], Ints] | None = None,
+    decide: Callable[[int, Sums, BoolArray | None, FloatArray], IntArray] | None = None,
     round_order: Iterable[int] | None = None,
 ) -> Arms:
     """Arms [T, R] of any learner, choice by choice: the reference of the compiled loops.
@@ -190,7 +186,8 @@ def stepwise_arms(
     )
     sums: Sums = repeated(first_state, block_feed.size)
     chosen_arms = np.empty((block_feed.rounds, block_feed.size), np.int8)
-    arrivals_of_round, all_replications = _arrivals(block_feed), np.arange(block_feed.size)
+    arrivals_of_round = _arrivals(block_feed)
+    all_replications = np.arange(block_feed.size)
     no_context = np.zeros((block_feed.size, 0))
     for round_index in range(block_feed.rounds) if round_order is None else round_order:
         context = block_feed.features[block_feed.row(round_index)] if bandit.linear else no_context
@@ -234,26 +231,22 @@ def stepwise_arms(
     return chosen_arms
 
 
-def _arrivals(block_feed: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
+def _arrivals(block_feed: Feed) -> Callable[[int, IntArray], IntArray]:
     """From a round and its arms [R] to choices (round * R + replication) rewarded in it.
 
     A delay may depend on the arm, and is then known only when the arm is chosen.
     """
-    waiting_choices: dict[int, list[NDArray[np.int64]]] = {}
+    waiting_choices: dict[int, list[IntArray]] = {}
     delays = np.broadcast_to(block_feed.delay, (block_feed.rounds, block_feed.size))
 
-    def arrive(round_index: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
-        round_delays, choices = (
-            delays[round_index],
-            round_index * block_feed.size + np.arange(block_feed.size),
-        )
+    def arrive(round_index: int, arm: IntArray) -> IntArray:
+        round_delays = delays[round_index]
+        choices = round_index * block_feed.size + np.arange(block_feed.size)
         if block_feed.arm_delay is not None and block_feed.case is not None:
             round_delays = block_feed.arm_delay[block_feed.case[round_index], arm]
         if block_feed.lost is not None:
-            round_delays, choices = (
-                round_delays[~block_feed.lost[round_index]],
-                choices[~block_feed.lost[round_index]],
-            )
+            round_delays = round_delays[~block_feed.lost[round_index]]
+            choices = choices[~block_feed.lost[round_index]]
         for waited_rounds in np.unique(round_delays).tolist():
             waiting_choices.setdefault(round_index + waited_rounds, []).append(
                 choices[round_delays == waited_rounds]
@@ -270,12 +263,12 @@ def kernel(bandit: Bandit, n_choices: float, engine: str) -> Any:  # noqa: ANN40
       ValueError: numba is asked for, and a learner has no compiled loop.
       ImportError: numba is asked for, and is not installed.
     """
-    learner_entry = LEARNERS[bandit.algorithm]
+    entry = LEARNERS[bandit.algorithm]
     if engine == "numpy" or (
-        engine == "auto" and (learner_entry.compiled is None or n_choices < learner_entry.pays)
+        engine == "auto" and (entry.compiled is None or n_choices < entry.pays)
     ):
         return None
-    if learner_entry.compiled is None:
+    if entry.compiled is None:
         compiled_names = [
             algorithm_name
             for algorithm_name, learner in LEARNERS.items()
@@ -301,8 +294,8 @@ def check_simulation(
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    for argument_name, count in (("rounds", rounds), ("replications", replications)):
-        check_count(argument_name, count, 1, "simulate at least one")
+    for name, count in (("rounds", rounds), ("replications", replications)):
+        check_count(name, count, 1, "simulate at least one")
     check_engine(engine)
     if world.n_arms > np.iinfo(np.int8).max:
         refuse("a world has at most 127 arms", world.n_arms, "leave some out")
@@ -354,8 +347,11 @@ def block_arms(
     is_initial_supported = initial is None or (isinstance(initial, State) and bandit.linear)
     is_compilable = is_initial_supported and is_plain(bandit, block_feed)
     if engine == "numba" and not is_compilable:
-        unsupported_case = "one that forgets, or a floor, a budget, a first state or late rewards"
-        refuse("engine numba plays plain learners", unsupported_case, "use engine='auto'")
+        refuse(
+            "engine numba plays plain learners",
+            "one that forgets, or a floor, a budget, a first state or late rewards",
+            "use engine='auto'",
+        )
     compiled_twin = kernel(bandit, n_choices, engine) if is_compilable else None
     if compiled_twin is not None:
         chosen_arms: Arms = compiled_twin.played(block_feed, bandit, rng, initial)
@@ -408,7 +404,7 @@ def simulate(
 
 def _played_block(
     block: tuple[int, int],
-    policy: Bandit | Array,
+    policy: Bandit | FloatArray,
     world: World,
     rounds: int,
     seed: int,
@@ -462,14 +458,14 @@ class RunArrays(NamedTuple):
       notes: settings that were replaced or ignored.
     """
 
-    regret: Array
-    value: Array
-    pulls: NDArray[np.int64]
+    regret: FloatArray
+    value: FloatArray
+    pulls: IntArray
     arm: Arms
-    case: NDArray[np.int32] | None
-    spend: Array | None = None
+    case: NumberArray | None
+    spend: FloatArray | None = None
     price: float = 0.0
-    arm_value: Array | None = None
+    arm_value: FloatArray | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -495,7 +491,7 @@ class Run(Result, RunArrays):
         )
 
     @property
-    def gross(self) -> Array:
+    def gross(self) -> FloatArray:
         """Cumulative value before costs, [R, T]."""
         return self.value if self.spend is None else self.value + self.price * self.spend
 
@@ -581,15 +577,16 @@ def run(
              [0, 1]], dtype=int8)
     """
     if isinstance(policy, str):
-        rule = "a policy must be a Bandit or probabilities"
-        refuse(rule, repr(policy), f"write Bandit({policy!r})")
+        refuse(
+            "a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})"
+        )
     is_learner = isinstance(policy, Bandit)
     if budget is not None and not is_learner:
-        remedy = "see fit_priced_policy and play_paced"
-        refuse("a budget needs a learner", "probabilities", remedy)
+        refuse("a budget needs a learner", "probabilities", "see fit_priced_policy and play_paced")
     checked_world, delay_range = _checked_world(world, rounds, seed, delay, missing)
     # fixed probabilities need a learner only for the checks below: any will do
-    learner, cost_note = Bandit("ucb1"), ""
+    learner = Bandit("ucb1")
+    cost_note = ""
     if isinstance(policy, Bandit):
         learner, cost_note = follow_costs(policy, checked_world, charged=budget is not None)
     check_simulation(learner, checked_world, rounds, replications, engine)
@@ -650,14 +647,16 @@ def _checked_world(
     """
     check_count("rounds", rounds, 1, "simulate at least one")
     check_count("seed", seed, 0, "state a seed")
-    checked_world, delay_range = check_world(world, rounds), check_delay(delay, missing)
+    checked_world = check_world(world, rounds)
+    delay_range = check_delay(delay, missing)
     if (
         delay_range != (0, 0)
         and isinstance(checked_world, Table)
         and checked_world.delay is not None
     ):
-        delay_text = f"{delay} beside the table's own"
-        refuse("delay must be stated once", delay_text, "leave one of them out")
+        refuse(
+            "delay must be stated once", f"{delay} beside the table's own", "leave one of them out"
+        )
     return checked_world, delay_range
 
 
@@ -678,8 +677,11 @@ def _checked_start(
     """
     first_state = first_ledger(initial, learner, world, budget, rounds)
     if initial is not None and (cost_note or not is_learner):
-        rule = "an initial state must be of the learner that is played"
-        refuse(rule, cost_note or "a fixed policy", "leave it out")
+        refuse(
+            "an initial state must be of the learner that is played",
+            cost_note or "a fixed policy",
+            "leave it out",
+        )
     if cost_note:
         warn_user(cost_note)
     return first_state
@@ -702,23 +704,27 @@ def _warn_unkept(budget: Budget | float | None, total_spend: float | None, round
     return budget_note
 
 
-def _arm_values(world: World, rounds: int) -> Array | None:
+def _arm_values(world: World, rounds: int) -> FloatArray | None:
     """Value of each arm a round, [T, A], if all replications meet the same rounds, which differ."""
     if isinstance(world, Table):
-        values, mask = world.value[:rounds], world.mask[:rounds]
+        values = world.value[:rounds]
+        mask = world.mask[:rounds]
         return np.where(mask, values, np.nan) if world.order == "given" else None
     if world.means.ndim == 1:
         return None
     return world.means if world.mask is None else np.where(world.mask, world.means, np.nan)
 
 
-def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
+def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> FloatArray:
     """Probabilities as float64, [1, A] or [N, A]."""
     probabilities = np.asarray(policy, dtype=np.float64)
     world_feed = feed(world, 1 if isinstance(world, Table) else rounds, 1, 0, 0)
     if probabilities.shape not in {(world_feed.n_arms,), world_feed.worth.shape}:
-        rule = f"a policy must be a Bandit, [{world_feed.n_arms}], or {world_feed.worth.shape}"
-        refuse(rule, probabilities.shape, "give a number an arm")
+        refuse(
+            f"a policy must be a Bandit, [{world_feed.n_arms}], or {world_feed.worth.shape}",
+            probabilities.shape,
+            "give a number an arm",
+        )
     probability_rows = np.atleast_2d(probabilities)
     check_plan(probability_rows, "a policy")
     if (
@@ -783,11 +789,12 @@ def log(
     # the uniforms come from the policy's own stream, as everywhere
     rng = stream(seed, 0, POLICY_STREAM)
     uniforms = rng.random(rounds)
-    arm_probabilities, round_prices = np.empty((rounds, world_feed.n_arms)), np.empty(rounds)
+    arm_probabilities = np.empty((rounds, world_feed.n_arms))
+    round_prices = np.empty(rounds)
 
     def decide(
-        round_index: int, sums: Sums, mask: NDArray[np.bool_] | None, context: Array
-    ) -> Ints:
+        round_index: int, sums: Sums, mask: BoolArray | None, context: FloatArray
+    ) -> IntArray:
         # Propensities are exact because they are read before the round is counted, and the arm is
         # drawn by them.
         arm_probabilities[round_index] = propensities(

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, rounding_note
 from raglab.arguments.user_warnings import warn_user
-from raglab.values import refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, refuse
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 Costs: TypeAlias = "Mapping[str, float | str] | pd.Series[float] | pd.DataFrame | ArrayLike"
 INTERCEPT_FEATURE = "intercept"
 _NUMBER_TYPES = (int, float, np.integer, np.floating)
@@ -27,12 +26,12 @@ class FrameParts(NamedTuple):
     """What a frame says of its rounds; NaN where a reward or a cost is missing."""
 
     arms: tuple[str, ...]
-    reward: Array  # [Q, A]
-    mask: NDArray[np.bool_]  # [Q, A] arms available
-    features: Array  # [Q, F]
+    reward: FloatArray  # [Q, A]
+    mask: BoolArray  # [Q, A] arms available
+    features: FloatArray  # [Q, F]
     feature_names: tuple[str, ...]
-    cost: Array | None  # [Q, A]; none stated
-    delay: NDArray[Any] | None  # [Q] or [Q, A], not checked
+    cost: FloatArray | None  # [Q, A]; none stated
+    delay: AnyArray | None  # [Q] or [Q, A], not checked
 
 
 def read_frame(
@@ -52,8 +51,9 @@ def read_frame(
     """
     delay_columns = [delay] if isinstance(delay, str) else []
     frame, arms, costs_by_arm = _named_columns(frame, costs, features, delay_columns)
-    remedy = "normalise it (rule S4.4), or name it in features"
-    rewards = _column_numbers(frame, arms, "a reward", (0.0, 1.0), remedy)
+    rewards = _column_numbers(
+        frame, arms, "a reward", (0.0, 1.0), "normalise it (rule S4.4), or name it in features"
+    )
     # A context without a number has no linear score, and nothing may stand in for it.
     any_number = (-np.inf, np.inf)
     contexts = _column_numbers(
@@ -64,15 +64,16 @@ def read_frame(
     is_constant = (contexts == contexts[:1]).all(axis=0) & (contexts[0] != 0.0)
     if intercept and not is_constant.any():
         if INTERCEPT_FEATURE in feature_names:
-            rule = f"a feature called {INTERCEPT_FEATURE} must be the same in every row"
-            _refuse_frame(rule, "one that varies", "rename it, or say intercept=False")
-        contexts, feature_names = (
-            np.column_stack([np.ones(len(frame)), contexts]),
-            (INTERCEPT_FEATURE, *feature_names),
-        )
+            _refuse_frame(
+                f"a feature called {INTERCEPT_FEATURE} must be the same in every row",
+                "one that varies",
+                "rename it, or say intercept=False",
+            )
+        contexts = np.column_stack([np.ones(len(frame)), contexts])
+        feature_names = (INTERCEPT_FEATURE, *feature_names)
     available = _available_arms(frame, rewards, mask, arms)
     arm_costs = None if costs is None else _costs(frame, costs_by_arm or costs, arms, available)
-    delays: NDArray[Any] | None = None
+    delays: AnyArray | None = None
     if delay_columns:
         delays = _column_numbers(
             frame, delay_columns, "a delay", (0.0, LARGEST_NUMBER), "fill it", is_needed=True
@@ -139,8 +140,11 @@ def _named_columns(
 
 
 def _available_arms(
-    frame: pd.DataFrame, rewards: Array, mask: ArrayLike | pd.DataFrame | None, arms: Sequence[str]
-) -> NDArray[np.bool_]:
+    frame: pd.DataFrame,
+    rewards: FloatArray,
+    mask: ArrayLike | pd.DataFrame | None,
+    arms: Sequence[str],
+) -> BoolArray:
     """Arms that each round offers, [Q, A].
 
     Those with a reward that the mask, if there is one, does not take out.
@@ -182,7 +186,7 @@ def _column_numbers(
     remedy: str,
     *,
     is_needed: bool = False,
-) -> Array:
+) -> FloatArray:
     """Numbers of some columns, float64 [rows, columns]; NaN where missing, if none is needed."""
     lower_bound, upper_bound = allowed_range
     cells = frame[list(columns)]
@@ -229,20 +233,27 @@ def _arm_matrix(
     arm_values: Any,  # noqa: ANN401 - of a user
     arms: Sequence[str],
     argument_name: str,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Values [Q, A] of an array, or of a frame with a column an arm, in the arms' order."""
     import pandas as pd
 
     if isinstance(arm_values, pd.DataFrame):
         column_names = [str(column) for column in arm_values.columns]
         if sorted(column_names) != sorted(arms):
-            rule = f"{argument_name} must have a column for each arm, {', '.join(arms)[:300]}"
-            _refuse_frame(rule, ", ".join(column_names)[:200], "rename its columns")
+            _refuse_frame(
+                f"{argument_name} must have a column for each arm, {', '.join(arms)[:300]}",
+                ", ".join(column_names)[:200],
+                "rename its columns",
+            )
         arm_values = arm_values.set_axis(column_names, axis=1)[list(arms)].to_numpy()
-    arm_array, frame_shape = np.asarray(arm_values), (len(frame), len(arms))
+    arm_array = np.asarray(arm_values)
+    frame_shape = (len(frame), len(arms))
     if arm_array.shape != frame_shape:
-        rule = f"{argument_name} must be [Q, A], a row a round and a column an arm, {frame_shape}"
-        _refuse_frame(rule, arm_array.shape, "give a number a cell")
+        _refuse_frame(
+            f"{argument_name} must be [Q, A], a row a round and a column an arm, {frame_shape}",
+            arm_array.shape,
+            "give a number a cell",
+        )
     return arm_array
 
 
@@ -250,8 +261,8 @@ def _costs(
     frame: pd.DataFrame,
     costs: Any,  # noqa: ANN401 - a number or a column by arm, or [Q, A]
     arms: Sequence[str],
-    mask: NDArray[np.bool_],
-) -> Array:
+    mask: BoolArray,
+) -> FloatArray:
     """Costs [Q, A], NaN where an arm that was not available states none.
 
     Raises:
@@ -260,13 +271,19 @@ def _costs(
     if isinstance(costs, dict):
         if set(costs) != set(arms):
             unmatched_arms = ", ".join(sorted(set(costs) ^ set(arms)))[:200]
-            rule = f"costs must name each arm once, {', '.join(arms)[:300]}"
-            _refuse_frame(rule, f"{unmatched_arms} in one of the two alone", "complete them")
+            _refuse_frame(
+                f"costs must name each arm once, {', '.join(arms)[:300]}",
+                f"{unmatched_arms} in one of the two alone",
+                "complete them",
+            )
         for arm, arm_costs in costs.items():
             is_number = isinstance(arm_costs, _NUMBER_TYPES) and 0.0 <= arm_costs <= LARGEST_NUMBER
             if not isinstance(arm_costs, str) and not is_number:
-                rule = f"the cost of {arm} must be a number from 0"
-                _refuse_frame(rule, f"{arm_costs!r:.80}", "state it in your unit")
+                _refuse_frame(
+                    f"the cost of {arm} must be a number from 0",
+                    f"{arm_costs!r:.80}",
+                    "state it in your unit",
+                )
         cost_range = (0.0, LARGEST_NUMBER)
         cost_columns = [
             _column_numbers(frame, [arm_costs], "a cost", cost_range, "measure it")[:, 0]
@@ -278,8 +295,9 @@ def _costs(
     else:
         cost_cells = _arm_matrix(frame, costs, arms, "costs")
         if cost_cells.dtype.kind not in "fiub":
-            unmatched_arms = f"cells of type {cost_cells.dtype}"
-            _refuse_frame("costs must be numbers from 0", unmatched_arms, "give numbers")
+            _refuse_frame(
+                "costs must be numbers from 0", f"cells of type {cost_cells.dtype}", "give numbers"
+            )
         arm_costs = cost_cells.astype(np.float64)
     is_cost = (arm_costs >= 0.0) & (arm_costs <= LARGEST_NUMBER)
     is_wrong = mask & ~is_cost
@@ -288,14 +306,15 @@ def _costs(
         cell_place = (
             f"{_row_text(frame, row_number)}, arm {arms[arm_number]}, one of {int(is_wrong.sum())}"
         )
-        rule = "the cost of an available arm must be a number from 0"
         _refuse_frame(
-            rule, f"{arm_costs[row_number, arm_number]:g} in {cell_place}", "mask the arm"
+            "the cost of an available arm must be a number from 0",
+            f"{arm_costs[row_number, arm_number]:g} in {cell_place}",
+            "mask the arm",
         )
     return np.where(is_cost, arm_costs, np.nan)
 
 
-def is_whole(numbers: NDArray[Any]) -> bool:
+def is_whole(numbers: AnyArray) -> bool:
     """Whether all are whole numbers from 0.
 
     Example:

@@ -26,7 +26,7 @@ from raglab.calibration.errors import (
     score_levels,
     smooth_ece,
 )
-from raglab.metrics.intervals import FloatArray, IntArray
+from raglab.values import FloatArray, IntArray
 
 Method = Literal["isotonic", "platt", "beta", "temperature", "venn-abers"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -91,7 +91,8 @@ def fit_counts(levels: ScoreLevels, method: Method) -> Calibrator:
     if method not in METHODS:
         msg = f"method must be one of {', '.join(METHODS)}, got {method!r}."
         raise ValueError(msg)
-    n, k = int(levels.n.sum()), int(levels.k.sum())
+    n = int(levels.n.sum())
+    k = int(levels.k.sum())
     # with one outcome the likelihood has no finite maximum
     if k in {0, n}:
         msg = f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other."
@@ -208,13 +209,16 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
       >>> _isotonic_with_success(np.array([2, 2]), np.array([0, 2])).round(3).tolist()
       [0.333, 1.0, 1.0]
     """
-    n_below, k_below = [0, *np.cumsum(n).tolist()], [0, *np.cumsum(k).tolist()]
+    n_below = [0, *np.cumsum(n).tolist()]
+    k_below = [0, *np.cumsum(k).tolist()]
     last_level = len(n_below) - 1
     # the next corner of the lower hull of all points from one on
-    next_corner, hull = [last_level] * (last_level + 1), [last_level]
+    next_corner = [last_level] * (last_level + 1)
+    hull = [last_level]
     for i in range(last_level - 1, -1, -1):
         while len(hull) > 1:
-            near_corner, far_corner = hull[-1], hull[-2]
+            near_corner = hull[-1]
+            far_corner = hull[-2]
             if (k_below[near_corner] - k_below[i]) * (
                 n_below[far_corner] - n_below[near_corner]
             ) < (k_below[far_corner] - k_below[near_corner]) * (n_below[near_corner] - n_below[i]):
@@ -230,8 +234,10 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
         if i == 0 or (k_below[i] - k_below[left_level]) * run < rise * (
             n_below[i] - n_below[left_level]
         ):
-            left_level, right_level = i, max(right_level, i)
-            rise, run = k_below[right_level] - k_below[i] + 1, n_below[right_level] - n_below[i] + 1
+            left_level = i
+            right_level = max(right_level, i)
+            rise = k_below[right_level] - k_below[i] + 1
+            run = n_below[right_level] - n_below[i] + 1
             # Move the upper contact on while the next corner lies below the line.
             while right_level < last_level:
                 far_corner = next_corner[right_level]
@@ -263,7 +269,8 @@ def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
         )
         raise ValueError(msg)
     clipped_score = np.clip(score, EPSILON, 1.0 - EPSILON) if is_beta else score
-    log_score, log_complement = np.log(clipped_score), -np.log1p(-clipped_score)
+    log_score = np.log(clipped_score)
+    log_complement = -np.log1p(-clipped_score)
     return [log_score, log_complement] if is_beta else [log_score + log_complement]
 
 
@@ -428,12 +435,11 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
       Brier(score=0.125, mcb=0.0, dsc=0.0625, unc=0.1875)
     """
     levels = score_levels(*chances(y, p))
-    n, k = int(levels.n.sum()), int(levels.k.sum())
+    n = int(levels.n.sum())
+    k = int(levels.k.sum())
     block_starts = isotonic_blocks(levels.n, levels.k)
-    block_sizes, block_true = (
-        np.add.reduceat(levels.n, block_starts),
-        np.add.reduceat(levels.k, block_starts),
-    )
+    block_sizes = np.add.reduceat(levels.n, block_starts)
+    block_true = np.add.reduceat(levels.k, block_starts)
     block_rates = np.repeat(block_true / block_sizes, np.diff(block_starts, append=levels.at.size))
     excess_errors = (levels.at - block_rates) * (
         levels.n * (levels.at + block_rates) - 2 * levels.k

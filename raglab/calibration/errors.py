@@ -14,7 +14,7 @@ from functools import cache
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import (
     ROUNDING_TOLERANCE,
@@ -24,8 +24,8 @@ from raglab.arguments.plain_arrays import (
     shown_number,
     within_range,
 )
-from raglab.metrics.intervals import FloatArray, IntArray, check_level, percentile_interval
-from raglab.values import Curve
+from raglab.metrics.intervals import check_level, percentile_interval
+from raglab.values import BoolArray, Curve, FloatArray, IntArray
 
 
 class ScoreLevels(NamedTuple):
@@ -36,16 +36,15 @@ class ScoreLevels(NamedTuple):
     k: IntArray
 
 
-def pairs(
-    y: ArrayLike, score: ArrayLike, name: str = "score"
-) -> tuple[NDArray[np.bool_], FloatArray]:
+def pairs(y: ArrayLike, score: ArrayLike, name: str = "score") -> tuple[BoolArray, FloatArray]:
     """Outcomes, bool [Q], and finite scores, float [Q], one of each a case.
 
     Raises:
       ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome
         beside 0 and 1; names the first position.
     """
-    outcomes, scores = plain_array(y, "y"), float_array(score, name)
+    outcomes = plain_array(y, "y")
+    scores = float_array(score, name)
     if outcomes.ndim != 1 or outcomes.shape != scores.shape or not outcomes.size:
         msg = (
             f"y and {name} must be [Q], one of each a case and at least one, got shapes "
@@ -68,7 +67,7 @@ def pairs(
     return is_true, scores
 
 
-def chances(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
+def chances(y: ArrayLike, p: ArrayLike) -> tuple[BoolArray, FloatArray]:
     """`pairs` whose scores are probabilities."""
     outcomes, scores = pairs(y, p, "p")
     return outcomes, check_probability(scores)
@@ -106,20 +105,20 @@ apply).
     raise ValueError(msg)
 
 
-def sort_by_score(y: NDArray[np.bool_], score: FloatArray) -> tuple[IntArray, FloatArray]:
+def sort_by_score(y: BoolArray, score: FloatArray) -> tuple[IntArray, FloatArray]:
     """Outcomes, 0 or 1, and scores of the same rows sorted by score, then outcome, [Q] each."""
     plain_scores = score + 0.0  # one zero, not two
     # bits of floats in [0, 2) keep their order and leave room for one
     if plain_scores.min() >= 0.0 and plain_scores.max() < 2.0:
-        sort_keys = plain_scores.view(np.int64) << 1
-        sort_keys |= y
-        sort_keys.sort()
-        return sort_keys & 1, (sort_keys >> 1).view(np.float64)
+        keys = plain_scores.view(np.int64) << 1
+        keys |= y
+        keys.sort()
+        return keys & 1, (keys >> 1).view(np.float64)
     score_order = np.lexsort((y, plain_scores))
     return y[score_order].astype(np.int64), plain_scores[score_order]
 
 
-def score_levels(y: NDArray[np.bool_], score: FloatArray) -> ScoreLevels:
+def score_levels(y: BoolArray, score: FloatArray) -> ScoreLevels:
     """Counts at each distinct score.
 
     Example:
@@ -331,7 +330,7 @@ def ece_interval(
     return lower_end, upper_end
 
 
-def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
+def _bin_counts(y: BoolArray, p: FloatArray, bins: int, strategy: Strategy) -> Bins:
     """Counts and sums of scores in each non-empty bin, equal to the last bit in any row order."""
     if strategy == "corp":
         levels = score_levels(y, p)
@@ -355,7 +354,7 @@ def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strate
     )
 
 
-def _even(y: NDArray[np.bool_], p: FloatArray, edges: FloatArray) -> Bins:
+def _even(y: BoolArray, p: FloatArray, edges: FloatArray) -> Bins:
     """Sums over bins of equal width, without sorting.
 
     The nearest edge and one comparison with it place a score. Scores are summed as two integers,
@@ -538,7 +537,8 @@ def smooth_ece_with_bandwidth(y: ArrayLike, p: ArrayLike) -> SmoothECE:
         points = max(2000, round(20 / width)) // 2 + 1
         return _smooth_error(laid(points), width)
 
-    best_estimate, lower_width = SmoothECE(np.nan, 1.0), 0.0
+    best_estimate = SmoothECE(np.nan, 1.0)
+    lower_width = 0.0
     for _ in range(WIDTH_HALVINGS):
         middle_width = (best_estimate.bandwidth + lower_width) / 2.0
         middle_error = error(middle_width) if middle_width >= NARROWEST_KERNEL else np.inf

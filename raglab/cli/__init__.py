@@ -393,23 +393,20 @@ def sweep(
         raise ValueError(message)
     keep_inputs(out, path, policy, *(policies or ()))
     traffic_mix = parse_mix(mix)
-    swept_trace, costs = open_trace(path, split), parse_costs(cost)
+    swept_trace = open_trace(path, split)
+    costs = parse_costs(cost)
     sweep_terms: dict[str, Any] = {"arm": arm, "costs": costs, "mix": traffic_mix}
     if threshold is not None:
-        rate_table, lead_columns = (
-            steps(swept_trace, load_policy(policy), path=threshold, **sweep_terms),
-            ["low", "high"],
-        )
+        rate_table = steps(swept_trace, load_policy(policy), path=threshold, **sweep_terms)
+        lead_columns = ["low", "high"]
     else:
         policy_files = policies or []
-        rate_table, lead_columns = (
-            swept(
-                swept_trace,
-                [load_policy(policy_file) for policy_file in policy_files],
-                **sweep_terms,
-            ),
-            ["policy"],
+        rate_table = swept(
+            swept_trace,
+            [load_policy(policy_file) for policy_file in policy_files],
+            **sweep_terms,
         )
+        lead_columns = ["policy"]
         rate_table.insert(0, "policy", [str(policy_file) for policy_file in policy_files])
     write_csv(rate_table, out)
     if as_json:

@@ -82,7 +82,8 @@ def audit(
         )
     if export is not None:
         audit_report["files"] = [str(exported_file) for exported_file in audit_log.export(export)]
-    day_table, default_rows = days(audit_log), defaults(audit_log)
+    day_table = days(audit_log)
+    default_rows = defaults(audit_log)
     if as_json:
         show(
             audit_report

@@ -68,7 +68,8 @@ class BaselineOptions(NamedTuple):
         Raises:
           ValueError: an option without the one that it acts on.
         """
-        has_comparison, has_output = self.compare is not None, self.save is not None
+        has_comparison = self.compare is not None
+        has_output = self.save is not None
         idle_options = {
             "--rate": (bool(self.rates) and not has_comparison, "with --baseline"),
             "--min-effect": (self.min_effect is not None and not has_comparison, "with --baseline"),
@@ -117,10 +118,8 @@ def run_baseline(
         check_free(options.save)
     baseline_costs, arm, comparison = options.costs, None, None
     if baseline is not None:
-        baseline_costs, arm = (
-            stated_costs(baseline.costs) if baseline_costs is None else baseline_costs,
-            baseline.arm,
-        )
+        baseline_costs = stated_costs(baseline.costs) if baseline_costs is None else baseline_costs
+        arm = baseline.arm
     current_baseline = baseline_of(trace, policy, costs=baseline_costs, arm=arm)
     if baseline is not None:
         min_effect = MIN_EFFECT if options.min_effect is None else options.min_effect

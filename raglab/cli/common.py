@@ -160,11 +160,11 @@ def parse_numbers(
       >>> parse_numbers("0.7,0.6", "--means", "0.7,0.6,0.5")
       (0.7, 0.6)
     """
-    number_texts = number_list.split(",")
+    texts = number_list.split(",")
     numbers: tuple[float, ...] = ()
     with suppress(ValueError):
-        numbers = tuple(map(float, number_texts))
-    if not numbers or (exactly and len(number_texts) != len(example.split(","))):
+        numbers = tuple(map(float, texts))
+    if not numbers or (exactly and len(texts) != len(example.split(","))):
         message = f"{option} must be numbers such as {example}, got {number_list!r:.80}."
         raise ValueError(message)
     return numbers
@@ -240,11 +240,10 @@ def parse_mix(option_texts: Sequence[str] | None) -> Mix:
     from raglab.metrics.mixes import SAMPLE, checked_mix
 
     share_texts = ",".join(option_texts).split(",") if option_texts else ()
-    share_form = "label=share or label=low:high"
     share_ends = parse_pairs(
         share_texts,
         "--mix",
-        share_form,
+        "label=share or label=low:high",
         lambda share_text: tuple(map(float, share_text.split(":"))),
     )
     shares: Any = {
@@ -338,16 +337,14 @@ def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
     Every digit kept, null where a number is not finite.
     """
-    return [json_record(table_row) for table_row in table.to_dict("records")]
+    return [json_record(row) for row in table.to_dict("records")]
 
 
 def json_record(table_row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row as JSON can hold it: null where a number is not finite."""
     return {
-        str(column_name): None
-        if isinstance(cell_value, float) and not math.isfinite(cell_value)
-        else cell_value
-        for column_name, cell_value in table_row.items()
+        str(name): None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in table_row.items()
     }
 
 
@@ -433,8 +430,8 @@ def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a m
     elif as_json:
         say_json(value, indent=2)
     else:
-        for fact_name, fact_value in value.items():
-            say(f"{fact_name}: {visible(str(fact_value))}")
+        for name, fact_value in value.items():
+            say(f"{name}: {visible(str(fact_value))}")
 
 
 def show_result(
@@ -479,7 +476,8 @@ def keep_inputs(
     for input_path in inputs:
         if input_path is None:
             continue
-        input_file, output_file = Path(realpath(input_path)), Path(realpath(out))
+        input_file = Path(realpath(input_path))
+        output_file = Path(realpath(out))
         is_inside = (
             input_file.is_dir()
             and output_file.is_file()
@@ -491,10 +489,9 @@ def keep_inputs(
             or is_inside
             or (output_file.exists() and input_file.exists() and output_file.samefile(input_file))
         ):
-            path_rule = f"{option} must be another file than those that are read"
             raise input_error(
                 Where(str(out)),
-                path_rule,
+                f"{option} must be another file than those that are read",
                 "choose another path",
                 f"what {input_path} holds" if is_inside else str(input_path),
             )

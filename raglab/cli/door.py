@@ -23,7 +23,8 @@ EXIT_CODES = (
     "3 not certified, broken, or a loss · 4 too few cases · 69 a model or its server failed · "
     "70 an error inside raglab · 130 interrupted · 141 no reader."
 )
-DEBUG, DEBUG_VARIABLE = "--debug", "RAGLAB_DEBUG"
+DEBUG = "--debug"
+DEBUG_VARIABLE = "RAGLAB_DEBUG"
 EXIT_REFUSED, EXIT_USAGE, EXIT_UNAVAILABLE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NO_READER = (
     1,
     2,
@@ -60,18 +61,19 @@ def refusal(error: Exception) -> tuple[str, int]:
       >>> refusal(ZeroDivisionError("division by zero"))[1]
       70
     """
-    error_text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    error_description = f"{type(error).__name__}: {error_text}"
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    error_description = f"{type(error).__name__}: {text}"
     if isinstance(error, _USAGE_ERROR):
-        error_text = error.format_message().strip(" .\n")
+        text = error.format_message().strip(" .\n")
         command_path = error.ctx.command_path if error.ctx else "raglab"  # none at an option's end
-        return f"{error_text}; see `{command_path} --help`.", EXIT_USAGE
+        return f"{text}; see `{command_path} --help`.", EXIT_USAGE
     if isinstance(error, ModelUnavailableError):
-        return error_text, EXIT_UNAVAILABLE
+        return text, EXIT_UNAVAILABLE
     if isinstance(error, OSError) and error.strerror:
-        error_text, error_description = "", f"{error.filename or 'a stream'}: {error.strerror}"
-    if isinstance(error, (*_INPUT_ERRORS, KeyError)) and error_text.endswith((".", "?")):
-        return error_text, EXIT_REFUSED
+        text = ""
+        error_description = f"{error.filename or 'a stream'}: {error.strerror}"
+    if isinstance(error, (*_INPUT_ERRORS, KeyError)) and text.endswith((".", "?")):
+        return text, EXIT_REFUSED
     if (
         isinstance(error, _INPUT_ERRORS)
         or type(error).__module__.partition(".")[0] in _INPUT_PACKAGES.split()
@@ -91,8 +93,8 @@ def one_line(text: str) -> str:
 
     Of a long one the middle is left out: there stands the value, rule and remedy around it.
     """
-    whole_line = visible(masked_passwords(" ".join(map(str.strip, text.strip().splitlines()))))
-    return whole_line if len(whole_line) <= 1_000 else f"{whole_line[:500]} … {whole_line[-500:]}"
+    line = visible(masked_passwords(" ".join(map(str.strip, text.strip().splitlines()))))
+    return line if len(line) <= 1_000 else f"{line[:500]} … {line[-500:]}"
 
 
 class Door(TyperGroup):

@@ -134,7 +134,8 @@ def simulate(
             means or "", bandit, simulation_sizes
         )
     else:
-        trace, chosen_policy = load_trace(path, split), load_policy(policy)
+        trace = load_trace(path, split)
+        chosen_policy = load_policy(policy)
         learner_comparison, simulation_facts = _simulated_trace(
             trace,
             chosen_policy,
@@ -262,26 +263,23 @@ def _replication_rows(comparison: LearnerComparison) -> pd.DataFrame:
     """One row a learner and replication."""
     import pandas as pd
 
-    pull_columns = [
-        str(learner_name)
-        for learner_name in comparison.table
-        if str(learner_name).startswith("pulls_")
-    ]
-    learner_tables = [
-        pd.DataFrame(learner_runs.pulls, columns=pull_columns).assign(
-            policy=learner_name,
+    columns = [str(name) for name in comparison.table if str(name).startswith("pulls_")]
+    tables = [
+        pd.DataFrame(learner_runs.pulls, columns=columns).assign(
+            policy=name,
             replication=range(len(learner_runs.regret)),
             value=learner_runs.value[:, -1],
             regret=learner_runs.regret[:, -1],
         )
-        for learner_name, learner_runs in comparison.runs.items()
+        for name, learner_runs in comparison.runs.items()
     ]
-    return pd.concat(learner_tables, ignore_index=True)[
-        ["policy", "replication", "value", "regret", *pull_columns]
+    return pd.concat(tables, ignore_index=True)[
+        ["policy", "replication", "value", "regret", *columns]
     ]
 
 
-EXIT_NOT_KEPT, EXIT_OPEN = 3, 4
+EXIT_NOT_KEPT = 3
+EXIT_OPEN = 4
 DIAGNOSED_RATE = "hallucination_rate"
 Looks = Annotated[
     Path | None,
@@ -383,7 +381,8 @@ def _say_why(
     from raglab.lab.targets import diagnosis
 
     counts_by_split = trace.counted()
-    has_tune, has_certify = "tune" in counts_by_split, "certify" in counts_by_split
+    has_tune = "tune" in counts_by_split
+    has_certify = "certify" in counts_by_split
     pilot_cases = trace.split("tune") if has_tune else trace
     pilot_signals = case_signals(
         candidate_cases(pilot_cases, 0), policy, arm, directions=("surer", "ask")
@@ -441,7 +440,8 @@ def check(
     baseline_options = BaselineOptions(
         baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again
     )
-    has_baseline, certified_policy = baseline_options.has_baseline, load_policy(policy)
+    has_baseline = baseline_options.has_baseline
+    certified_policy = load_policy(policy)
     stored_baseline = None if baseline is None else Baseline.load(baseline)
     # Retrieved as the baseline was, so that a difference is one of the policy; a certificate states
     # its own settings.

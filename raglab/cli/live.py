@@ -107,11 +107,12 @@ def index(
     # the index takes the folder's place
     for input_path in filter(None, (corpus, policy)):
         if Path(realpath(out)) in Path(realpath(input_path)).parents:
-            folder_rule, parent_text = (
+            raise input_error(
+                out,
                 "--out must be a folder of its own",
+                "choose another path",
                 f"one that holds {input_path}",
             )
-            raise input_error(out, folder_rule, "choose another path", parent_text)
     loaded_corpus = read_corpus(
         corpus, corpus_columns, encoder, encoding, download=download, follow_links=follow_links
     )
@@ -267,7 +268,8 @@ def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # 
         response["policy_id"],
     )
     response_lines = [visible(" · ".join(filter(None, head_parts)))]
-    clarification, applied_default = response["clarification"], response["default_applied"]
+    clarification = response["clarification"]
+    applied_default = response["default_applied"]
     if clarification is not None:
         response_lines += [visible(clarification["question_to_user"])]
         for option in response["options"]:
@@ -298,15 +300,14 @@ def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # 
 def _print_checks(response: Any) -> None:  # noqa: ANN401 - a response
     import pandas as pd
 
-    check_table = pd.DataFrame(response.record.checks)
-    if len(check_table):
-        say("\n" + table_text(check_table[["gate", "margin", "passes", "text"]]))
+    table = pd.DataFrame(response.record.checks)
+    if len(table):
+        say("\n" + table_text(table[["gate", "margin", "passes", "text"]]))
     say("")
     say_notes(
         [
             " · ".join(
-                f"{stage_name} {milliseconds:.1f} ms"
-                for stage_name, milliseconds in response.record.ms.items()
+                f"{name} {milliseconds:.1f} ms" for name, milliseconds in response.record.ms.items()
             )
         ]
     )

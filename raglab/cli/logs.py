@@ -24,13 +24,12 @@ from raglab.cli.common import (
     write_csv,
 )
 from raglab.cli.experiments import EXIT_OPEN
+from raglab.values import BoolArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
 
 def evaluate_log(
@@ -200,7 +199,7 @@ def _target_frame(
     return pd.DataFrame(arm_shares, columns=arm_names)
 
 
-def _available_arms(rounds: pd.DataFrame, arm_names: list[Any]) -> NDArray[np.bool_]:
+def _available_arms(rounds: pd.DataFrame, arm_names: list[Any]) -> BoolArray:
     """Arms that each round could take, [T, A].
 
     All, unless p_<arm> tells and the log is not of a fixed choice.
@@ -221,19 +220,13 @@ def _probability_arms(rounds: pd.DataFrame) -> list[str]:
     """Arms of the columns p_<arm>, where these are the probabilities of all of them; else none."""
     import numpy as np
 
-    probability_columns = [
-        str(column_name) for column_name in rounds.columns if str(column_name).startswith("p_")
-    ]
+    columns = [str(name) for name in rounds.columns if str(name).startswith("p_")]
     try:
-        probability_sums = rounds[probability_columns].to_numpy(np.float64).sum(axis=1)
+        probability_sums = rounds[columns].to_numpy(np.float64).sum(axis=1)
     except ValueError:  # texts
         return []
-    is_complete = bool(probability_columns) and bool((np.abs(probability_sums - 1.0) <= 1e-6).all())
-    return (
-        [column_name.removeprefix("p_") for column_name in probability_columns]
-        if is_complete
-        else []
-    )
+    is_complete = bool(columns) and bool((np.abs(probability_sums - 1.0) <= 1e-6).all())
+    return [name.removeprefix("p_") for name in columns] if is_complete else []
 
 
 def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
@@ -336,7 +329,8 @@ def _measured(
     from raglab.live.settings import open_audit, open_online
     from raglab.store.files import InputError
 
-    measure_arms, open_error = None, None
+    measure_arms = None
+    open_error = None
     try:
         measure_arms = open_online(log).arms_frame
     except InputError as error:

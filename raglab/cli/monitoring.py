@@ -53,10 +53,8 @@ def monitor(
     keep_inputs(state, policy, labels, option="--state")
     watch_promises = extension("monitor", "monitoring", "raglab monitor")
     is_trace = labels.suffix == ".parquet" or (labels / MANIFEST_NAME).is_file()
-    certified_policy, labelled_rows = (
-        load_policy(policy),
-        open_trace(labels) if is_trace else labels,
-    )
+    certified_policy = load_policy(policy)
+    labelled_rows = open_trace(labels) if is_trace else labels
     # From reading to writing: of two at once the second goes on from what the first has written.
     with nullcontext() if state is None else locked(state.with_name(f"{state.name}.lock")):
         is_new = state is None or not state.exists()

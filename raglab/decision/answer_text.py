@@ -78,7 +78,7 @@ def listed_answers(value: object) -> tuple[str, ...] | None:
     if isinstance(parsed_value, str):
         return (parsed_value,)
     if not isinstance(parsed_value, list | tuple) or not all(
-        isinstance(answer_text, str) for answer_text in parsed_value
+        isinstance(text, str) for text in parsed_value
     ):
         return None
     return tuple(parsed_value)
@@ -147,8 +147,11 @@ def answer_basis(cases: Sequence[Case]) -> str:
     """
     stated_bases = {str(case.extra[BASIS_KEY]) for case in cases if BASIS_KEY in case.extra}
     if len(stated_bases) > 1 or not stated_bases <= set(ANSWER_BASES):
-        requirement = f"a basis must be one of {', '.join(ANSWER_BASES)}, for all cases"
-        refuse(requirement, sorted(stated_bases), "state one")
+        refuse(
+            f"a basis must be one of {', '.join(ANSWER_BASES)}, for all cases",
+            sorted(stated_bases),
+            "state one",
+        )
     basis_columns = [
         column_name
         for column_name in (ANSWER_RIGHT, JUDGE_RIGHT)
@@ -169,8 +172,11 @@ def _stated_verdict(case: Case, column_name: str) -> AnswerMatch:
     is_missing = stated_value is None or stated_value != stated_value  # noqa: PLR0124 - NaN
     verdict = _STATED_VERDICTS.get("" if is_missing else str(stated_value).strip().lower())
     if verdict is None:
-        requirement = f"{column_name} must be 0, 1 or empty (rule S6.3)"
-        refuse(requirement, f"{stated_value!r} in case {case.id!r}", "correct it")
+        refuse(
+            f"{column_name} must be 0, 1 or empty (rule S6.3)",
+            f"{stated_value!r} in case {case.id!r}",
+            "correct it",
+        )
     return verdict
 
 
@@ -189,13 +195,10 @@ def may_be_judged(cases: Sequence[Case]) -> BoolArray:
 
     Labelled ok and, where the text is the basis, with a gold answer.
     """
-    by_text = answer_basis(cases) == TEXT
-    ok_name = Status.ok.name
+    text = answer_basis(cases) == TEXT
+    name = Status.ok.name
     return np.array(
-        [
-            case.expect_status == ok_name and (not by_text or bool(gold_answers(case)))
-            for case in cases
-        ],
+        [case.expect_status == name and (not text or bool(gold_answers(case))) for case in cases],
         dtype=bool,
     )
 
@@ -213,8 +216,10 @@ def answer_verdicts(trace: TraceData, basis: str | None = None) -> CodeArray:
 
     Source: rule S6.3.
     """
-    answers, cases = cast("Answers", trace.answers), trace.cases
-    basis, is_judged = basis or answer_basis(cases), judged_cases(trace)
+    answers = cast("Answers", trace.answers)
+    cases = trace.cases
+    basis = basis or answer_basis(cases)
+    is_judged = judged_cases(trace)
     known_verdicts: dict[
         tuple[int, str], AnswerMatch
     ] = {}  # the same text mostly stands for many sets
@@ -241,7 +246,8 @@ def answer_verdicts(trace: TraceData, basis: str | None = None) -> CodeArray:
                 for chunk_number in chunk_numbers[chunk_numbers >= 0]
                 for heading in trace.chunks[chunk_number].section
             }
-            gold_texts, question = gold_answers(cases[case_index]), cases[case_index].query
+            gold_texts = gold_answers(cases[case_index])
+            question = cases[case_index].query
             verdict = answer_match(answer_text, gold_texts, question, " ".join(sorted(headings)))
             known_verdicts[case_index, answer_text] = verdict
         is_other = (
@@ -288,8 +294,8 @@ class Basis(NamedTuple):
         """How far the text says otherwise than the column, or that the column is not used."""
         if self.unused:
             return f"{self.by} of {self.unused:,} cases is not used: no answers are recorded"
-        count_text = f"{self.differ:,} of {self.compared:,} answers"
-        return f"the text says otherwise in {count_text}" if self.compared else ""
+        text = f"{self.differ:,} of {self.compared:,} answers"
+        return f"the text says otherwise in {text}" if self.compared else ""
 
     @property
     def described(self) -> str:
@@ -304,14 +310,16 @@ class Basis(NamedTuple):
     @classmethod
     def of(cls, trace: TraceData) -> Basis:
         """Basis of the cases of a trace."""
-        cases, basis_column = trace.cases, answer_basis(trace.cases)
+        cases = trace.cases
+        basis_column = answer_basis(trace.cases)
         n_ok = sum(case.expect_status == Status.ok.name for case in cases)
         text_basis = cls(int(judged_cases(trace).sum()), n_ok, basis_column)
         if basis_column == TEXT:
             return text_basis
         if trace.answers is None:
             return text_basis._replace(unused=sum(basis_column in case.extra for case in cases))
-        column_verdicts, text_verdicts = answer_verdicts(trace), answer_verdicts(trace, TEXT)
+        column_verdicts = answer_verdicts(trace)
+        text_verdicts = answer_verdicts(trace, TEXT)
         has_gold = np.array([bool(gold_answers(case)) for case in cases], dtype=bool)
         is_compared = has_gold[trace.answers.row] & judged_cases(trace)[trace.answers.row]
         is_compared &= (column_verdicts <= AnswerMatch.right) & (text_verdicts <= AnswerMatch.right)
@@ -334,11 +342,11 @@ class Basis(NamedTuple):
             refuse(
                 "shards must have one basis (rule S6.3)", basis_names, "see raglab.lab.with_basis"
             )
-        summed_counts = {
+        counts = {
             field_name: sum(getattr(part_basis, field_name) for part_basis in all_parts)
             for field_name in ("text", "ok", "differ", "compared", "unused")
         }
-        return cls(**summed_counts, by=all_parts[0].by if all_parts else TEXT)
+        return cls(**counts, by=all_parts[0].by if all_parts else TEXT)
 
 
 class MissingAnswers(NamedTuple):
@@ -373,8 +381,7 @@ def missing_text(policy_name: str, missing_answers: MissingAnswers) -> str:
       >>> missing_text("tuned", MissingAnswers(3, 20))[:72]
       'tuned is not compared: no answer is recorded for 3 of 20 answered cases '
     """
-    limit_text = f"at most {100 * MAX_MISSING:g} % may be missing"
+    text = f"at most {100 * MAX_MISSING:g} % may be missing"
     return (
-        f"{policy_name} is not compared: {missing_answers} ({limit_text}, rule S6.3); "
-        f"{RECORDING_REMEDY}."
+        f"{policy_name} is not compared: {missing_answers} ({text}, rule S6.3); {RECORDING_REMEDY}."
     )

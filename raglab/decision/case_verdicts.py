@@ -207,19 +207,17 @@ class CaseVerdicts(ABC):
             (UNLABELLED, "none"),
             *((label, label.name) for label in Status),
         ):
-            status_counts = np.bincount(
-                self.status[label_codes == label_code], minlength=len(Status)
-            )
-            if status_counts.any():
-                yield label_name, *(f"{n_cases:,}" for n_cases in status_counts.tolist())
+            counts = np.bincount(self.status[label_codes == label_code], minlength=len(Status))
+            if counts.any():
+                yield label_name, *(f"{n_cases:,}" for n_cases in counts.tolist())
 
     def _deciding_rows(self) -> Iterator[tuple[str, str]]:
         """What decided, most frequent first: the gate that decides most is worth a look."""
-        decider_counts = Counter(self.decided_by.tolist())
+        counts = Counter(self.decided_by.tolist())
         for decider_name in sorted(
-            decider_counts, key=lambda decider_name: (-decider_counts[decider_name], decider_name)
+            counts, key=lambda decider_name: (-counts[decider_name], decider_name)
         ):
-            yield decider_name, f"{decider_counts[decider_name]:,}"
+            yield decider_name, f"{counts[decider_name]:,}"
 
     def _failed_rows(self, case_indices: PlaceArray) -> Iterator[tuple[str, ...]]:
         """Some cases and why; only these are looked up, of millions there would be no page."""
@@ -245,10 +243,8 @@ class CaseVerdicts(ABC):
         n_labelled = int((self.label_code != UNLABELLED).sum())
         n_status_only = int(self.status_only.sum())
         headline = headline_sentence(n_status_only, len(self), failed_count(self.trace))
-        met_text = (
-            f"met in {int(self.passes.sum()):,} of {n_labelled:,}" if n_labelled else "no labels"
-        )
-        return f"{met_text} ({headline})" if headline else met_text
+        text = f"met in {int(self.passes.sum()):,} of {n_labelled:,}" if n_labelled else "no labels"
+        return f"{text} ({headline})" if headline else text
 
     @property
     def is_labelled(self) -> bool:
@@ -276,22 +272,21 @@ class CaseVerdicts(ABC):
 
     def basis_text(self) -> str:
         """The basis, and how many answers are missing, in words."""
-        missing_answers, n_unearned = (
-            self.missing_answers,
-            int((self.answer_checks == AnswerCheck.unearned).sum()),
-        )
-        judging_basis, n_undecided = self.basis, self.undecided
-        basis_parts = [
+        missing_answers = self.missing_answers
+        n_unearned = int((self.answer_checks == AnswerCheck.unearned).sum())
+        judging_basis = self.basis
+        n_undecided = self.undecided
+        parts = [
             judging_basis.described,
             *([str(missing_answers)] if missing_answers.k else []),
         ]
         if n_undecided:
-            basis_parts.append(f"{n_undecided:,} answers undecided, which count as wrong")
+            parts.append(f"{n_undecided:,} answers undecided, which count as wrong")
         if n_unearned:
-            basis_parts.append(
+            parts.append(
                 f"{n_unearned:,} refused only since no answer is recorded, which is not correct"
             )
-        return "; ".join(basis_parts)
+        return "; ".join(parts)
 
     @property
     def in_sample(self) -> str:
@@ -329,17 +324,17 @@ class CaseVerdicts(ABC):
     @cached_property
     def correct(self) -> TextArray:
         """Whether each case fulfils its label, [Q] (rule S6.3); None where it has none."""
-        correct_values: TextArray = self.passes.astype(object)
-        correct_values[self.label_code == UNLABELLED] = None
-        return read_only(correct_values)
+        values: TextArray = self.passes.astype(object)
+        values[self.label_code == UNLABELLED] = None
+        return read_only(values)
 
     def why(self, row: int) -> str | None:
         """How a case met or missed its contract, None without a label.
 
         `reason` says what decided.
         """
-        contract_text: str | None = CONTRACT_TEXTS[self.contract_codes[row]]
-        return contract_text
+        text: str | None = CONTRACT_TEXTS[self.contract_codes[row]]
+        return text
 
     @cached_property
     def contract_codes(self) -> PlaceArray:
@@ -347,7 +342,8 @@ class CaseVerdicts(ABC):
 
         No answer, else status, sources or text wrong.
         """
-        label_codes, check_codes = self.label_code, self.answer_checks
+        label_codes = self.label_code
+        check_codes = self.answer_checks
         met_kinds = np.where(
             (check_codes == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2
         )
@@ -421,10 +417,9 @@ class CaseVerdicts(ABC):
                 "decide one trace twice",
             )
         if self.basis != after.basis:
-            differing_pair = f"{self.basis} and {after.basis}"
             refuse(
                 "decisions must be judged on one basis to be compared",
-                differing_pair,
+                f"{self.basis} and {after.basis}",
                 "decide one trace twice",
             )
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates, resolver
 from raglab.decision.measurement import WINNERS, Evidence
@@ -23,7 +22,7 @@ from raglab.policy_parts.gate_order import Order, Step
 from raglab.policy_parts.own_gates import check_direction
 from raglab.policy_parts.resolver_rules import NO_NUMBER, number_unless
 from raglab.signals import retrieval_confidence
-from raglab.values import BoolArray, CodeArray, FloatArray, SlotArray, Status, refuse
+from raglab.values import AnyArray, BoolArray, CodeArray, FloatArray, SlotArray, Status, refuse
 
 # rule S2.17
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"
@@ -100,7 +99,7 @@ def _slot_table() -> SlotArray:
     Where it speaks, the rules after it choose among the groups that tie on entities, so each stage
     has two winners.
     """
-    slot_table = np.zeros((2, len(STAGES)), dtype=np.int16)
+    table = np.zeros((2, len(STAGES)), dtype=np.int16)
     for tied, group_name in enumerate(("all", "tied")):
         winner_names = {
             "single_group": "first_of_all",
@@ -114,8 +113,8 @@ def _slot_table() -> SlotArray:
             "single_option": f"options_of_{group_name}",
         }
         for stage, winner in winner_names.items():
-            slot_table[tied, STAGE[stage]] = WINNERS.index(winner)
-    return slot_table
+            table[tied, STAGE[stage]] = WINNERS.index(winner)
+    return table
 
 
 STAGE_OF_OUTCOME = np.array([STAGE[name] for name, _ in resolver.OUTCOMES], dtype=np.int8)
@@ -329,11 +328,9 @@ def _stage_of_rank(gate_order: Order) -> CodeArray:
 
     Of the published one the two are the same.
     """
-    stage_table = np.full(NO_STAGE + 1, NO_STAGE, dtype=np.int8)
-    stage_table[: len(gate_order.decides)] = [
-        STAGE[stage_name] for stage_name in gate_order.decides
-    ]
-    return stage_table
+    table = np.full(NO_STAGE + 1, NO_STAGE, dtype=np.int8)
+    table[: len(gate_order.decides)] = [STAGE[stage_name] for stage_name in gate_order.decides]
+    return table
 
 
 def user_steps(thresholds: Thresholds) -> list[Step]:
@@ -367,9 +364,11 @@ def depth_confidence(evidence: Evidence, thresholds: Thresholds, depth: int) -> 
     """Confidence of every case at a depth, [P, Q] or [1, Q]."""
     blends = np.unique(thresholds.blend)
     blend = blends[0] if len(blends) == 1 else thresholds.blend
-    rerank, hybrid = evidence.top_rerank[:, depth], evidence.top_hybrid[:, depth]
+    rerank = evidence.top_rerank[:, depth]
+    hybrid = evidence.top_hybrid[:, depth]
     if len(blends) > 1:
-        rerank, hybrid = rerank[:, None, :], hybrid[:, None, :]
+        rerank = rerank[:, None, :]
+        hybrid = hybrid[:, None, :]
     return np.atleast_2d(retrieval_confidence(rerank, hybrid, evidence.degenerate[depth], blend))
 
 
@@ -387,7 +386,7 @@ def _resolver_stage(
 
 
 # a number or array, a bool or array
-def _write_where(target_array: NDArray[Any], new_value: Any, write_mask: Any) -> None:  # noqa: ANN401
+def _write_where(target_array: AnyArray, new_value: Any, write_mask: Any) -> None:  # noqa: ANN401
     """Write a value where a mask holds, in arithmetic.
 
     Far faster than a masked copy of small integers.
@@ -413,7 +412,7 @@ def _contest_at(contest: resolver.Contest, depth: int) -> resolver.Contest:
     return resolver.Contest(*[contest_field[depth] for contest_field in contest])
 
 
-def values_at_slot(slot_values: NDArray[Any], slot_numbers: SlotArray) -> NDArray[Any]:
+def values_at_slot(slot_values: AnyArray, slot_numbers: SlotArray) -> AnyArray:
     """Table [S, Q] looked up at slot [P, Q]."""
     flat_index = np.multiply(slot_numbers, slot_values.shape[1], dtype=np.intp)
     flat_index += np.arange(slot_values.shape[1])
@@ -505,7 +504,8 @@ def refine_loop(
         return passes[pass_depth]
 
     last_pass = pass_at(0)
-    stage, slot = last_pass.stage.copy(), last_pass.slot.copy()
+    stage = last_pass.stage.copy()
+    slot = last_pass.slot.copy()
     depth = np.zeros(shape, dtype=np.int8)
     confidence_change: Any = np.inf
     is_refining: Any = True
@@ -620,7 +620,8 @@ def decide_and_refine(
     thresholds = thresholds.without(evidence.off)
     by_cost = thresholds.costs is not None
     if by_cost:  # its model belongs to the hits of the first try
-        decided, is_refining = _least_cost(evidence, thresholds, shape), np.zeros(shape, dtype=bool)
+        decided = _least_cost(evidence, thresholds, shape)
+        is_refining = np.zeros(shape, dtype=bool)
     else:
         decided, is_refining = refine_loop(evidence, thresholds, shape, passes)
     stage, slot, depth = decided

@@ -54,7 +54,7 @@ class Checks(list[Check]):
         )
 
     def _repr_html_(self) -> str:
-        check_rows = (
+        rows = (
             (
                 check.gate.replace("_", " "),
                 check.rule,
@@ -68,7 +68,7 @@ class Checks(list[Check]):
         return display(
             f"{len(self)} checks",
             (),
-            [Fold("in the order of the chain", check_rows, head=column_titles, open=True)],
+            [Fold("in the order of the chain", rows, head=column_titles, open=True)],
         )
 
 
@@ -111,9 +111,9 @@ class GateCase(NamedTuple):
         **reason_values: object,
     ) -> Check:
         """Check of the gate in the words of a reason; `off` is that the gate is."""
-        off_reason = "" if scalar_value(self.thresholds.on) else Reason("gate_off")
-        check_text = self.decisions.say(reason_key, off=off_reason, **reason_values)
-        return format_check(self.gate.name, self.gate.rule, value, threshold, margin, check_text)
+        reason = "" if scalar_value(self.thresholds.on) else Reason("gate_off")
+        text = self.decisions.say(reason_key, off=reason, **reason_values)
+        return format_check(self.gate.name, self.gate.rule, value, threshold, margin, text)
 
 
 def step_checks(
@@ -159,10 +159,8 @@ def threshold_check(
       further_text: end of its text.
     """
     met_threshold = gates.threshold_met(gate, read_measurement)
-    measured_value, threshold_value = (
-        float(read_measurement(met_threshold.meets)),
-        scalar_value(getattr(thresholds, met_threshold.key)),
-    )
+    measured_value = float(read_measurement(met_threshold.meets))
+    threshold_value = scalar_value(getattr(thresholds, met_threshold.key))
     margin = scalar_value(reduce(np.minimum, gates.margins_of(gate, read_measurement, thresholds)))
     check_text = _compared(
         language,
@@ -187,9 +185,7 @@ def measured(gate: gates.Gate) -> Reason | str:
 
 
 def _domain(gate_case: GateCase) -> Iterator[Check]:
-    n_words, n_denied, n_allowed = (
-        int(gate_case.read(measurement_name)) for measurement_name in gate_case.gate.reads
-    )
+    n_words, n_denied, n_allowed = (int(gate_case.read(name)) for name in gate_case.gate.reads)
     text_margin, deny_margin, allow_margin = gate_case.margins
     yield gate_case.check(n_words, 1, text_margin, "in_query", words=counted("n_words", n_words))
     yield gate_case.check(n_denied, 0, deny_margin, "matched", patterns=counted("n_deny", n_denied))
@@ -200,7 +196,8 @@ def _domain(gate_case: GateCase) -> Iterator[Check]:
 
 
 def _l2(gate_case: GateCase) -> Iterator[Check]:
-    n_hits, best_l2 = int(gate_case.read("n_hits")), float(gate_case.read("best_l2"))
+    n_hits = int(gate_case.read("n_hits"))
+    best_l2 = float(gate_case.read("best_l2"))
     hit_margin, l2_margin = map(scalar_value, gate_case.margins)
     yield gate_case.check(n_hits, 1, hit_margin, "retrieved", hits=counted("n_hits", n_hits))
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
@@ -213,7 +210,8 @@ def _l2(gate_case: GateCase) -> Iterator[Check]:
         scalar_value(getattr(gate_case.thresholds, threshold_key))
         for threshold_key in (met_threshold.key, "soft_max_l2")
     )
-    language, is_on = gate_case.decisions.language, gate_case.thresholds.on
+    language = gate_case.decisions.language
+    is_on = gate_case.thresholds.on
     check_text = _compared(
         language,
         measured(gate_case.gate),
@@ -231,18 +229,20 @@ def _l2(gate_case: GateCase) -> Iterator[Check]:
 
 
 def _density(gate_case: GateCase) -> Iterator[Check]:
-    n_relevant, min_keep = gate_case.read("n_relevant"), scalar_value(gate_case.thresholds.min_keep)
+    n_relevant = gate_case.read("n_relevant")
+    min_keep = scalar_value(gate_case.thresholds.min_keep)
     l2_cut = gates.l2_cut(
         float(gate_case.read("best_l2")), gate_case.decisions.thresholds.gates["l2"]
     )
-    hits_reason, cut_text = counted("n_relevant", n_relevant), decimals(scalar_value(l2_cut))
+    reason = counted("n_relevant", n_relevant)
+    cut_text = decimals(scalar_value(l2_cut))
     (margin,) = gate_case.margins
     yield gate_case.check(
         n_relevant,
         min_keep,
         margin,
         "within_l2",
-        hits=hits_reason,
+        hits=reason,
         cut=cut_text,
         least=decimals(min_keep),
     )
@@ -265,8 +265,10 @@ def resolver_checks(decisions: Any, case_index: int) -> Iterator[Check]:
     Args:
       decisions: `Decisions` of one policy.
     """
-    evidence, thresholds = decisions.tables.evidence, decisions.thresholds
-    depth, case_shape = int(decisions.outcome.depth[case_index]), (1, len(decisions))
+    evidence = decisions.tables.evidence
+    thresholds = decisions.thresholds
+    depth = int(decisions.outcome.depth[case_index])
+    case_shape = (1, len(decisions))
     n_groups = int(evidence.n_groups[depth, case_index])
     # The functions of the chain decide here too, so that an explanation cannot contradict a
     # decision.
@@ -294,10 +296,8 @@ def resolver_checks(decisions: Any, case_index: int) -> Iterator[Check]:
         ("entities", has_winner, "query_entities", {"entities": entities_reason}),
     )
     for rule_name, rule_decides, reason_key, reason_values in shown_rules:
-        rule_margin, check_text = (
-            0.0 if rule_decides else -1.0,
-            decisions.say(reason_key, **reason_values),
-        )
+        rule_margin = 0.0 if rule_decides else -1.0
+        check_text = decisions.say(reason_key, **reason_values)
         yield format_check(
             "resolver", f"S3.3 {rule_name}", float(rule_decides), 1, rule_margin, check_text
         )
@@ -354,15 +354,11 @@ def resolver_checks(decisions: Any, case_index: int) -> Iterator[Check]:
 
 def _coverage(gate_case: GateCase) -> Iterator[Check]:
     n_missing, (margin,) = int(gate_case.read("missing")), gate_case.margins
-    min_hits, entity_names = (
-        gate_case.decisions.policy.coverage.min_hits,
-        gate_case.decisions.lacking(gate_case.row),
-    )
-    uncovered_key = "uncovered_hits" if min_hits > 1 else "uncovered"
-    reason_values = {"least": min_hits, "names": ", ".join(entity_names)} if n_missing else {}
-    yield gate_case.check(
-        n_missing, 0, margin, uncovered_key if n_missing else "covered", **reason_values
-    )
+    min_hits = gate_case.decisions.policy.coverage.min_hits
+    entity_names = gate_case.decisions.lacking(gate_case.row)
+    key = "uncovered_hits" if min_hits > 1 else "uncovered"
+    values = {"least": min_hits, "names": ", ".join(entity_names)} if n_missing else {}
+    yield gate_case.check(n_missing, 0, margin, key if n_missing else "covered", **values)
 
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain
@@ -392,10 +388,8 @@ def user_checks(
       decisions: `Decisions` of one policy.
       signal_names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
     """
-    user_thresholds, signal_names_known = (
-        decisions.thresholds.user(signal_names),
-        decisions.tables.evidence.known.names,
-    )
+    user_thresholds = decisions.thresholds.user(signal_names)
+    signal_names_known = decisions.tables.evidence.known.names
     can_ask = int(read_measurement("n_options_all")) >= MIN_OPTIONS
     for firing in SIGNAL_RULES:
         gate_checks = [
@@ -421,10 +415,8 @@ def user_checks(
 
 def _own_check(decisions: Any, user_gate: OwnThresholds, read_measurement: gates.Read) -> Check:
     """Check of a gate of the user: its headroom, what it read and its thresholds."""
-    registered_gate, margin = (
-        own_gate(user_gate.name),
-        scalar_value(user_gate.headroom(read_measurement)),
-    )
+    registered_gate = own_gate(user_gate.name)
+    margin = scalar_value(user_gate.headroom(read_measurement))
     read_values = {
         value_name: scalar_value(read_measurement(value_name))
         for value_name in registered_gate.reads
@@ -443,20 +435,16 @@ def _own_check(decisions: Any, user_gate: OwnThresholds, read_measurement: gates
         ),
         margin=decimals(margin),
     )
-    first_value, first_bound = (
-        next(iter(read_values.values())),
-        next(iter(bound_values.values()), 0.0),
-    )
+    first_value = next(iter(read_values.values()))
+    first_bound = next(iter(bound_values.values()), 0.0)
     return format_check(registered_gate.path, "", first_value, first_bound, margin, check_text)
 
 
 def _signal_check(decisions: Any, read_measurement: gates.Read, signal_name: str) -> Check:
     """Check of a gate on a signal; the bound told first is the one it fails or is nearest to."""
     gate = gates.signal_gate(decisions.tables.evidence.known.signal(signal_name))
-    thresholds, measured_value = (
-        decisions.thresholds.signals[signal_name],
-        scalar_value(read_measurement(gate.name)),
-    )
+    thresholds = decisions.thresholds.signals[signal_name]
+    measured_value = scalar_value(read_measurement(gate.name))
     (margin,) = map(scalar_value, gates.margins_of(gate, read_measurement, thresholds))
     bound_pairs = (
         (gate_threshold, scalar_value(getattr(thresholds, gate_threshold.key)))
@@ -472,7 +460,8 @@ def _signal_check(decisions: Any, read_measurement: gates.Read, signal_name: str
     check_text = decisions.say("unbounded", what=measured(gate), value=decimals(measured_value))
     if set_bounds:
         (nearest_bound, nearest_value), *farther_bounds = set_bounds
-        language, is_on = decisions.language, thresholds.on
+        language = decisions.language
+        is_on = thresholds.on
         check_text = _compared(
             language, measured(gate), measured_value, nearest_bound, nearest_value, margin, is_on
         )
@@ -488,10 +477,8 @@ def _signal_check(decisions: Any, read_measurement: gates.Read, signal_name: str
 
 def _fused(gate_case: GateCase) -> Iterator[Check]:
     """Check of the fused gate with each signal's part, of a policy that has one."""
-    fused_model, depth = (
-        gate_case.decisions.policy.fused_model,
-        int(gate_case.decisions.outcome.depth[gate_case.row]),
-    )
+    fused_model = gate_case.decisions.policy.fused_model
+    depth = int(gate_case.decisions.outcome.depth[gate_case.row])
     if fused_model is None:
         return
     evidence = gate_case.decisions.tables.evidence

@@ -118,7 +118,8 @@ def decision_reason(
     Args:
       case_checks: its `checks`, if known.
     """
-    stage, depth = decisions.stage(case_index), int(decisions.outcome.depth[case_index])
+    stage = decisions.stage(case_index)
+    depth = int(decisions.outcome.depth[case_index])
     n_groups = int(decisions.tables.evidence.n_groups[depth, case_index])
     if stage in _NUMBERLESS_STAGES:
         return decisions.say(stage, groups=n_groups)
@@ -174,7 +175,8 @@ def _by_cost(
     Args:
       hard_checks: checks of what fires before costs are compared.
     """
-    evidence, thresholds = decisions.tables.evidence, decisions.thresholds
+    evidence = decisions.tables.evidence
+    thresholds = decisions.thresholds
     # Without a hit there is nothing to answer from, so no cost is compared.
     n_hits = int(evidence.n_hits[0, case_index])
     check_text = decisions.say("retrieved", hits=counted("n_hits", n_hits))
@@ -222,13 +224,15 @@ def _by_cost(
         refusal_text = (
             decisions.say("unrecorded") if recorded_answer is None else recorded_answer.refused
         )
-        is_unfit, check_text = bool(refusal_text), refusal_text or decisions.say("fit")
+        is_unfit = bool(refusal_text)
+        check_text = refusal_text or decisions.say("fit")
         yield format_check("hygiene", "S2.13", is_unfit, 0, -float(is_unfit), check_text)
 
 
 def _largest_parts(decisions: Decisions, case_index: int, status: Status) -> str:
     """Largest contributions to the chosen class against the runner-up, by signal, in logits."""
-    evidence, model = decisions.tables.evidence, decisions.policy.structure.decision
+    evidence = decisions.tables.evidence
+    model = decisions.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
     signal_values = evidence.signals[:, 0, [case_index]]
     part_logits = expected_cost.class_logits(signal_values, model, evidence.known.names)[:, :, 0]
@@ -254,10 +258,8 @@ def _largest_parts(decisions: Decisions, case_index: int, status: Status) -> str
             _group_term(decisions, model.groups, case_groups[0], chosen_class, rival_class)
         )
     listed_terms += [signal_part for signal_part in largest_gains if signal_part[1]]
-    class_names, chances = (
-        expected_cost.OUTCOME_CLASSES,
-        evidence.probability[:, 0, case_index].tolist(),
-    )
+    class_names = expected_cost.OUTCOME_CLASSES
+    chances = evidence.probability[:, 0, case_index].tolist()
     # What is not listed is summed, so that the terms add up to the whole difference.
     remaining_gain = (
         class_logits[chosen_class]
@@ -518,7 +520,8 @@ class Decisions(CaseVerdicts, Result):
 
     def _name_user_gates(self, decider_names: TextArray, is_open: BoolArray, *, asks: bool) -> None:
         """Name the first gate on a signal, or of the user, that fires so in the open cases."""
-        read_measurement, gate_shape = self.measurements, (1, len(self))
+        read_measurement = self.measurements
+        gate_shape = (1, len(self))
         can_ask = np.asarray(read_measurement("n_options_all")) >= MIN_OPTIONS
         for chain_step in chain.user_steps(self.thresholds):
             margins = list(user_margins(read_measurement, self.thresholds.user(chain_step.names)))
@@ -534,8 +537,10 @@ class Decisions(CaseVerdicts, Result):
     @cached_property
     def measurements(self) -> chain.GateMeasurements:
         """Measurements of all cases at the deciding depth, of hits judged by chosen-hit gates."""
-        evidence, case_indices = self.tables.evidence, np.arange(len(self))
-        depth, slot = self.outcome.depth, self.outcome.slot
+        evidence = self.tables.evidence
+        case_indices = np.arange(len(self))
+        depth = self.outcome.depth
+        slot = self.outcome.slot
         asks_back = self.outcome.stage == chain.STAGE[SIGNALS_ASK]
         if asks_back.any():
             slot = np.where(asks_back, self._slot_without_signals[depth, case_indices], slot)
@@ -581,7 +586,8 @@ class Decisions(CaseVerdicts, Result):
     @cached_property
     def _slot_without_signals(self) -> SlotArray:
         """Slot of every depth and case if no signal were gated, [D, Q]."""
-        evidence, thresholds = self.tables.evidence, self.thresholds._replace(signals={}, own={})
+        evidence = self.tables.evidence
+        thresholds = self.thresholds._replace(signals={}, own={})
         depths = range(evidence.l2.shape[0])
         return np.concatenate(
             [chain.gate_depth(evidence, thresholds, depth, (1, len(self))).slot for depth in depths]
@@ -601,9 +607,10 @@ class Decisions(CaseVerdicts, Result):
     @cached_property
     def _hit_chunks(self) -> IntArray:
         """Chunks of the hits at the depth that decided, [Q, K]."""
-        arm_index, case_indices = self.trace.arm(self.tables.arm), np.arange(len(self))
-        hit_chunks: IntArray = self.trace.hits.chunk[case_indices, arm_index, self.outcome.depth]
-        return hit_chunks
+        arm_index = self.trace.arm(self.tables.arm)
+        case_indices = np.arange(len(self))
+        chunks: IntArray = self.trace.hits.chunk[case_indices, arm_index, self.outcome.depth]
+        return chunks
 
     def _chunks(self, case_index: int, hit_places: Iterable[int]) -> tuple[int, ...]:
         """Chunks of a case's hits at some places, of which -1 is none."""
@@ -632,7 +639,8 @@ class Decisions(CaseVerdicts, Result):
         return int(self.outcome.depth[case_index]) * len(self) + case_index
 
     def _ranked_options(self, case_index: int) -> tuple[resolver.Option, ...]:
-        chosen_hits, batch_index = self.tables.chosen, self._batch(case_index)
+        chosen_hits = self.tables.chosen
+        batch_index = self._batch(case_index)
         last_slot = (
             self.tables.evidence.missing.shape[1] - 1
         )  # `options_of_tied`, the last of `WINNERS`
@@ -645,12 +653,12 @@ class Decisions(CaseVerdicts, Result):
     def _options(self, case_index: int) -> tuple[OptionShown, ...]:
         if self.status[case_index] != Status.ambiguous:
             return ()
-        page_names = self.tables.chosen.pages
+        names = self.tables.chosen.pages
         return tuple(
             OptionShown(
                 option.option_id,
                 self._chunks(case_index, option.places),
-                tuple(page_names[page_key] for page_key in option.sources),
+                tuple(names[key] for key in option.sources),
                 option.best_l2,
             )
             for option in self._ranked_options(case_index)
@@ -666,7 +674,8 @@ class Decisions(CaseVerdicts, Result):
 
         None unless it is answered.
         """
-        answered_rows, chosen_hits = np.flatnonzero(self.status == Status.ok), self.tables.chosen
+        answered_rows = np.flatnonzero(self.status == Status.ok)
+        chosen_hits = self.tables.chosen
         batch_indices = (
             self.outcome.depth[answered_rows].astype(np.intp) * len(self) + answered_rows
         )
@@ -697,12 +706,12 @@ class Decisions(CaseVerdicts, Result):
 
     def _answer_texts(self) -> list[str | None]:
         """Recorded answer of every case; None if none, or none is given."""
-        answer_texts: list[str | None] = [None] * len(self)
+        texts: list[str | None] = [None] * len(self)
         has_answers = self.trace.answers is not None
         for case_index in np.flatnonzero(self.status == Status.ok).tolist() if has_answers else ():
             answer = self.answer(case_index)
-            answer_texts[case_index] = answer and answer.text
-        return answer_texts
+            texts[case_index] = answer and answer.text
+        return texts
 
     def _option_lists(self) -> list[list[list[str]]]:
         """Sources of the options of every case; none unless the user is asked."""
@@ -713,10 +722,8 @@ class Decisions(CaseVerdicts, Result):
         asked_rows = np.flatnonzero(self.status == Status.ambiguous)
         is_tied = self.outcome.slot[asked_rows] == self.tables.evidence.missing.shape[1] - 1
         batch_indices = self.outcome.depth[asked_rows].astype(np.intp) * len(self) + asked_rows
-        options_of_all, options_of_tied = (
-            self.tables.chosen.options_all,
-            self.tables.chosen.options_tied,
-        )
+        options_of_all = self.tables.chosen.options_all
+        options_of_tied = self.tables.chosen.options_tied
         for case_index, batch_index, case_is_tied in zip(
             asked_rows.tolist(), batch_indices.tolist(), is_tied.tolist(), strict=True
         ):
@@ -746,19 +753,19 @@ class Decisions(CaseVerdicts, Result):
         recorded_answers = self.trace.answers
         if recorded_answers is None or not self.generated(row):
             return None
-        answer_key = AnswerKey(
+        key = AnswerKey(
             row,
             self.trace.arm(self.tables.arm),
             int(self.outcome.depth[row]),
             self.chunks_of_decision(row),
         )
-        answer_index = self._answers.get(answer_key)
+        answer_index = self._answers.get(key)
         return None if answer_index is None else answer_at(recorded_answers, answer_index)
 
     def chunks_of_decision(self, row: int) -> tuple[int, ...]:
         """Chunks that a case's decision rests on, in order."""
-        hit_places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return self._chunks(row, hit_places)
+        places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        return self._chunks(row, places)
 
     @cached_property
     def _answers(self) -> dict[AnswerKey, int]:
@@ -766,17 +773,14 @@ class Decisions(CaseVerdicts, Result):
 
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that too few hits of a case's slot carry."""
-        pattern_hits, min_hits = self.tables.pattern_hits, self.policy.coverage.min_hits
-        hit_places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
-        hit_chunks = self._chunks(row, hit_places)
-        entity_counts = Counter(
+        pattern_hits = self.tables.pattern_hits
+        min_hits = self.policy.coverage.min_hits
+        places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
+        hit_chunks = self._chunks(row, places)
+        counts = Counter(
             entity for chunk in hit_chunks for entity in pattern_hits.chunk_entities[chunk]
         )
-        return [
-            entity
-            for entity in pattern_hits.query_entities[row]
-            if entity_counts[entity] < min_hits
-        ]
+        return [entity for entity in pattern_hits.query_entities[row] if counts[entity] < min_hits]
 
     def warnings(self, row: int) -> list[str]:
         """Warnings attached to an answer (rules S2.7, S2.8)."""
@@ -850,17 +854,16 @@ class Decisions(CaseVerdicts, Result):
             # ten times as fast as texts one by one
             return pd.Series(names).array.take(codes.astype(np.intp))
 
-        evidence, stage_codes = self.tables.evidence, self.outcome.stage
+        evidence = self.tables.evidence
+        stage_codes = self.outcome.stage
         # Texts are the slow part, and the same under every policy.
         measured_trace = Measured(self.trace) if self.held is None else self.held
         case_columns = dict(
             measured_trace.once("frame", "cases", lambda: _case_columns(self.trace))
         )
         split_column = case_columns.pop("split")
-        case_indices, has_user_gates = (
-            range(len(self)),
-            bool(self.thresholds.signals or self.thresholds.own),
-        )
+        case_indices = range(len(self))
+        has_user_gates = bool(self.thresholds.signals or self.thresholds.own)
         columns: dict[str, Any] = {
             **case_columns,
             "status": take_names(STATUS_NAMES, self.status),

@@ -202,10 +202,8 @@ def check_clear(cases: Iterable[Case], meanings: Mapping[str, Meaning]) -> None:
     ]
     if unclear_sources:
         case_id, source = unclear_sources[0]
-        count_text = (
-            f", one of {len(unclear_sources)} such sources" if len(unclear_sources) > 1 else ""
-        )
-        refuse_unclear(source, meanings[source], f" in case {case_id!r}{count_text}")
+        text = f", one of {len(unclear_sources)} such sources" if len(unclear_sources) > 1 else ""
+        refuse_unclear(source, meanings[source], f" in case {case_id!r}{text}")
 
 
 def refuse_unclear(source: str, meaning: Meaning, place_text: str = "") -> NoReturn:

@@ -21,6 +21,7 @@ from raglab import gates, resolver
 from raglab.arguments.plain_arrays import holds_read_only
 from raglab.signals import SignalSet
 from raglab.values import (
+    AnyArray,
     BitArray,
     BoolArray,
     Case,
@@ -30,6 +31,7 @@ from raglab.values import (
     Hits,
     IntArray,
     PatternHits,
+    WholeArray,
     check_labelled,
 )
 
@@ -212,7 +214,7 @@ class CaseBatch(NamedTuple):
     by_arm: IntArray
     order: IntArray
 
-    def by_case(self, row_values: NDArray[Any]) -> NDArray[Any]:
+    def by_case(self, row_values: AnyArray) -> AnyArray:
         """Values of the rows [..., B] as [..., D, Q]."""
         return row_values.reshape(*row_values.shape[:-1], *self.shape)
 
@@ -277,7 +279,7 @@ class Keys(NamedTuple):
 
 
 def hit_keys(
-    chunks: Sequence[Chunk], hit_chunk: NDArray[np.integer[Any]], *, strict: bool, identity: str
+    chunks: Sequence[Chunk], hit_chunk: WholeArray, *, strict: bool, identity: str
 ) -> Keys:
     """Keys of hits.
 
@@ -302,7 +304,8 @@ def hit_keys(
     pages, page_numbers = _sorted_numbers(list(zip(document_names, page_texts, strict=True)))
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes
     # for one document.
-    sources, source_of = pages, page_numbers
+    sources = pages
+    source_of = page_numbers
     if identity != PATH_IDENTITY:
         documents = (chunk.document for chunk in chunks)
         sources, source_of = _sorted_numbers(list(zip(documents, page_texts, strict=True)))

@@ -86,7 +86,8 @@ def _partition_hits(rerank: Any, hybrid: Any) -> Any:
     """
     front_counts = np.zeros(len(rerank), dtype=np.int64)
     for case_index in range(len(rerank)):
-        rerank_scores, hybrid_scores = rerank[case_index].copy(), hybrid[case_index].copy()
+        rerank_scores = rerank[case_index].copy()
+        hybrid_scores = hybrid[case_index].copy()
         for hit_index in range(len(rerank_scores)):
             is_beaten = np.isnan(rerank_scores[hit_index]) or np.isnan(hybrid_scores[hit_index])
             for rival_index in range(len(rerank_scores)):
@@ -242,7 +243,8 @@ class Tile(NamedTuple):
 
 @compile_kernel()
 def _new_tile(n_hits: int, n_policies: int) -> Any:
-    int_type, float_type = np.int64, np.float64
+    int_type = np.int64
+    float_type = np.float64
     return Tile(
         np.empty(n_policies, float_type),
         np.empty(n_policies, float_type),
@@ -264,7 +266,8 @@ def _find_edges(case: Any, l2: Any, missing: Any, right: Any, tile: Any) -> int:
     Its sets of hits lack other entities, or are right or wrong. chosen: a slot that stands for all
     from one such distance to the next.
     """
-    n_edges, last_slot = 0, 0
+    n_edges = 0
+    last_slot = 0
     tile.chosen[0] = 0
     for hit_index in range(min(len(l2), case.most_slots)):
         if (missing[hit_index + 1] > 0) != (missing[last_slot] > 0) or right[
@@ -284,13 +287,15 @@ def _refuse_early(
     """Write what refuses before hits are chosen, `NO_STAGE` if nothing, and how far hits lie."""
     # Fewer hits than `min_keep` is a NaN, which meets no bound; 0 of them is nearer than every
     # bound.
-    n_hits, best_l2 = len(l2), case.best_l2
+    n_hits = len(l2)
+    best_l2 = case.best_l2
     tile.nearest[0], tile.nearest[n_hits + 1] = -np.inf, np.nan
     for hit_index in range(n_hits):
         tile.nearest[hit_index + 1] = l2[hit_index]
     for i in range(n_policies):
         tile.score[i] = tile.nearest[min(policies.min_keep[i], n_hits + 1)]
-    l2_stage, refused_density = stage_numbers.l2, stage_numbers.density
+    l2_stage = stage_numbers.l2
+    refused_density = stage_numbers.density
     for i in range(n_policies):
         l2_on = policies.l2_on[i]
         meets_max = policies.max_l2[i] - best_l2 >= 0.0
@@ -313,16 +318,22 @@ def _resolve_case(case: Any, policies: Any, n_policies: int, stage_numbers: Any,
     """Write the stage of the resolver, and whether rule `entities` speaks."""
     # What the case alone decides is settled before the loop over policies, which then has no
     # branch.
-    single_of_all, single_of_tied = case.n_options[0] == 1, case.n_options[1] == 1
+    single_of_all = case.n_options[0] == 1
+    single_of_tied = case.n_options[1] == 1
     last_all = stage_numbers.single_option if single_of_all else stage_numbers.options
     last_tied = stage_numbers.single_option if single_of_tied else stage_numbers.options
     overview_stage = stage_numbers.single_option if single_of_all else stage_numbers.overview
     # Where it speaks, the rules after it choose among the groups that tie on entities.
-    gap_all, gap_tied = case.group_gap[0], case.group_gap[1]
-    best_sig_all, best_sig_tied = case.best_signature[0], case.best_signature[1]
-    gap_sig_all, gap_sig_tied = case.gap_signature[0], case.gap_signature[1]
-    best_anchor_all, best_anchor_tied = case.best_anchor[0], case.best_anchor[1]
-    gap_anchor_all, gap_anchor_tied = case.gap_anchor[0], case.gap_anchor[1]
+    gap_all = case.group_gap[0]
+    gap_tied = case.group_gap[1]
+    best_sig_all = case.best_signature[0]
+    best_sig_tied = case.best_signature[1]
+    gap_sig_all = case.gap_signature[0]
+    gap_sig_tied = case.gap_signature[1]
+    best_anchor_all = case.best_anchor[0]
+    best_anchor_tied = case.best_anchor[1]
+    gap_anchor_all = case.gap_anchor[0]
+    gap_anchor_tied = case.gap_anchor[1]
     asks_entities, is_full, has_winner, is_lifted = (
         not case.skips_entities,
         case.full_entities,
@@ -334,26 +345,20 @@ def _resolve_case(case: Any, policies: Any, n_policies: int, stage_numbers: Any,
         stage_numbers.entities,
         stage_numbers.group_gap,
     )
-    signature_stage, anchor_stage = (
-        stage_numbers.signature_similarity,
-        stage_numbers.anchor_similarity,
-    )
+    signature_stage = stage_numbers.signature_similarity
+    anchor_stage = stage_numbers.anchor_similarity
     for i in range(n_policies):
         entities_speak = (
             policies.entities[i] & asks_entities & (is_full | (not policies.require_full[i]))
         )
         gap_decides = (gap_tied if entities_speak else gap_all) - policies.min_group_gap[i] >= 0.0
-        best_signature, gap_signature = (
-            best_sig_tied if entities_speak else best_sig_all,
-            gap_sig_tied if entities_speak else gap_sig_all,
-        )
+        best_signature = best_sig_tied if entities_speak else best_sig_all
+        gap_signature = gap_sig_tied if entities_speak else gap_sig_all
         signature_decides = (best_signature - policies.min_sig_sim[i] >= 0.0) & (
             gap_signature - policies.min_sig_sim_gap[i] >= 0.0
         )
-        best_anchor, gap_anchor = (
-            best_anchor_tied if entities_speak else best_anchor_all,
-            gap_anchor_tied if entities_speak else gap_anchor_all,
-        )
+        best_anchor = best_anchor_tied if entities_speak else best_anchor_all
+        gap_anchor = gap_anchor_tied if entities_speak else gap_anchor_all
         anchor_decides = (best_anchor - policies.min_anchor_sim[i] >= 0.0) & (
             gap_anchor - policies.min_anchor_sim_gap[i] >= 0.0
         )
@@ -459,7 +464,8 @@ def _judge_chosen(
             tile.fired[i] = min(tile.fired[i], fired_stage)
     first_answer = stage_numbers.gap
     for i in range(n_policies):
-        stage, early_stage = tile.stage[i], tile.early[i]
+        stage = tile.stage[i]
+        early_stage = tile.early[i]
         stage = min(stage, tile.fired[i]) if stage >= first_answer else stage
         tile.stage[i] = early_stage if early_stage < NO_STAGE else stage
         tile.slot[i] = 0 if early_stage < NO_STAGE else tile.slot[i]
@@ -520,7 +526,8 @@ def _decide_case(
         tile.stage[:n_policies] = stage_numbers.empty_query
         tile.slot[:n_policies] = 0
         return
-    l2, missing = hits.l2[case_index], hits.missing[case_index]
+    l2 = hits.l2[case_index]
+    missing = hits.missing[case_index]
     _refuse_early(case, policies, n_policies, l2, stage_numbers, tile)
     if case.n_hits == 0:
         for i in range(n_policies):
@@ -551,15 +558,14 @@ def _outcome_counts(
 ) -> Any:
     """How often each tile policy met each (stage, label, expected sources found), [codes, P]."""
     n_policies = len(policies.blend)
-    tile, code_counts = (
-        _new_tile(hits.l2.shape[1], n_policies),
-        np.zeros((n_codes, n_policies), dtype=np.int32),
-    )
+    tile = _new_tile(hits.l2.shape[1], n_policies)
+    code_counts = np.zeros((n_codes, n_policies), dtype=np.int32)
     for case_index in range(len(cases)):
         _decide_case(
             cases[case_index], case_index, policies, n_policies, hits, slots, stage_numbers, tile
         )
-        label_offset, slots_right = cases[case_index].label * 2, hits.right[case_index]
+        label_offset = cases[case_index].label * 2
+        slots_right = hits.right[case_index]
         for i in range(n_policies):
             code_counts[tile.stage[i] * CELLS + label_offset + slots_right[tile.slot[i]], i] += 1
     return code_counts
@@ -567,14 +573,14 @@ def _outcome_counts(
 
 def _numpy_records(columns: dict[str, Any], n_records: int) -> NDArray[np.void]:
     """Columns of n numbers, or [n, ...], as n records."""
-    column_arrays = {column_name: np.asarray(column) for column_name, column in columns.items()}
+    column_arrays = {name: np.asarray(column) for name, column in columns.items()}
     field_types = [
-        (column_name, column_array.dtype, column_array.shape[1:])
-        for column_name, column_array in column_arrays.items()
+        (name, column_array.dtype, column_array.shape[1:])
+        for name, column_array in column_arrays.items()
     ]
     records = np.empty(n_records, dtype=np.dtype(field_types, align=True))
-    for column_name, column_array in column_arrays.items():
-        records[column_name] = column_array
+    for name, column_array in column_arrays.items():
+        records[name] = column_array
     return records
 
 
@@ -591,7 +597,8 @@ def _policies(thresholds: Thresholds, n_policies: int) -> PolicyColumns:
         return np.where(column(thresholds.gates[gate_name].on), STAGE[gate_name], NO_STAGE)
 
     # With the sign of a ceiling turned, one loop serves floors and ceilings.
-    scalar_gates, gate_thresholds = _scalars(), thresholds.gates
+    scalar_gates = _scalars()
+    gate_thresholds = thresholds.gates
     scalar_bounds = [
         getattr(gate_thresholds[gate.name], gate.thresholds[0].key) for gate in scalar_gates
     ]
@@ -655,10 +662,10 @@ def _sign(gate: gates.Gate) -> float:
 def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
     """Name of each signal and bound, `min` or `max`, that a policy sets, of gates on in some."""
     return [
-        (signal_name, bound_key)
+        (signal_name, key)
         for signal_name, signal_gate in thresholds.signals.items()
-        for bound_key in ("min", "max")
-        if is_gated(signal_gate) and not np.isnan(getattr(signal_gate, bound_key)).all()
+        for key in ("min", "max")
+        if is_gated(signal_gate) and not np.isnan(getattr(signal_gate, key)).all()
     ]
 
 
@@ -669,11 +676,11 @@ def _signals_of(evidence: Evidence, thresholds: Thresholds) -> FloatArray:
     """
     set_bounds = _stated_bounds(thresholds)
     compared_values = np.empty((len(evidence.label), len(set_bounds)))
-    for bound_index, (signal_name, bound_key) in enumerate(set_bounds):
+    for bound_index, (signal_name, key) in enumerate(set_bounds):
         signal_index = evidence.known.place(signal_name)
         signal_values = evidence.signals[signal_index, 0]
         compared_values[:, bound_index] = (
-            signal_values if bound_key == "min" else np.negative(signal_values)
+            signal_values if key == "min" else np.negative(signal_values)
         )
         if evidence.known.rows[signal_index].missing == "passes":
             compared_values[np.isnan(signal_values), bound_index] = np.inf
@@ -686,10 +693,8 @@ def _bounds(thresholds: Thresholds, n_policies: int) -> tuple[FloatArray, IntArr
     `NO_STAGE` where the policy has none.
     """
     set_bounds = _stated_bounds(thresholds)
-    signal_bounds, signal_stages = (
-        np.empty((len(set_bounds), n_policies)),
-        np.full((len(set_bounds), n_policies), NO_STAGE, dtype=np.int64),
-    )
+    signal_bounds = np.empty((len(set_bounds), n_policies))
+    signal_stages = np.full((len(set_bounds), n_policies), NO_STAGE, dtype=np.int64)
     for bound_index, (signal_name, bound_key) in enumerate(set_bounds):
         signal_gate = thresholds.signals[signal_name]
         bound_values = getattr(signal_gate, bound_key)
@@ -778,8 +783,8 @@ def _cost_policies(thresholds: Thresholds, n_policies: int) -> NDArray[np.void]:
     cost_columns = {**thresholds.costs._asdict(), "domain_on": thresholds.gates["domain"].on}
     return _numpy_records(
         {
-            column_name: np.broadcast_to(column, (n_policies, 1))[:, 0]
-            for column_name, column in cost_columns.items()
+            name: np.broadcast_to(column, (n_policies, 1))[:, 0]
+            for name, column in cost_columns.items()
         },
         n_policies,
     )
@@ -787,7 +792,8 @@ def _cost_policies(thresholds: Thresholds, n_policies: int) -> NDArray[np.void]:
 
 def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], BoolArray]:
     """Case records as expected-cost decisions read them, and if options and answer are right."""
-    n_cases, case_indices = len(evidence.label), np.arange(len(evidence.label))
+    n_cases = len(evidence.label)
+    case_indices = np.arange(len(evidence.label))
     p_right, p_miss, p_refuse, p_ambiguous = evidence.probability[:, 0]
     case_columns: dict[str, Any] = {
         field_name: getattr(evidence, field_name)
@@ -829,7 +835,8 @@ def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> IntA
       evidence: measurements of one depth.
       thresholds: [P, 1].
     """
-    n_codes, thresholds = len(STAGES) * CELLS, thresholds.without(evidence.off)
+    n_codes = len(STAGES) * CELLS
+    thresholds = thresholds.without(evidence.off)
     if thresholds.costs is not None:
         case_records, right = _cost_inputs(evidence)
         code_counts: IntArray = _cost_counts(

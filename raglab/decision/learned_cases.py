@@ -82,7 +82,7 @@ def question_codes(queries: Iterable[str]) -> BitArray:
     """
     question_forms = [(plain_question(question), question) for question in queries]
     form_codes = [
-        [int(digest(form_text, 2 * CODE_BYTES), 16) for form_text in form_pair]
+        [int(digest(text, 2 * CODE_BYTES), 16) for text in form_pair]
         for form_pair in question_forms
     ]
     return np.array(form_codes, dtype=np.uint64).reshape(-1, 2).T
@@ -178,11 +178,7 @@ def learning_parts(policy: PolicyData) -> dict[str, str]:
         "model of the decision": None if decision_model is None else decision_model.fitted_on,
         "policy": policy.tuned_on,
     }
-    return {
-        part_name: fitted_on
-        for part_name, fitted_on in fitted_parts.items()
-        if fitted_on is not None
-    }
+    return {name: fitted_on for name, fitted_on in fitted_parts.items() if fitted_on is not None}
 
 
 class Learned(NamedTuple):
@@ -258,7 +254,7 @@ def learned_cases(
     """
     policy_parts = [learning_parts(policy) for policy in policies]
     if not any(policy_parts):
-        n_judged = sum(len(by_split[split_name]) for split_name in _judged_splits(by_split, target))
+        n_judged = sum(len(by_split[name]) for name in _judged_splits(by_split, target))
         return [Learned((), 0, n_judged)] * len(policies)
     return _learned_rows(policies, policy_parts, _known_questions(by_split, target))
 
@@ -313,8 +309,8 @@ def _learned_rows(
     return [
         learned_from(
             tuple(
-                (part_name, cases_hash, policy.learned_cases.get(cases_hash, ""))
-                for part_name, cases_hash in fitted_parts.items()
+                (name, cases_hash, policy.learned_cases.get(cases_hash, ""))
+                for name, cases_hash in fitted_parts.items()
             )
         )
         for policy, fitted_parts in zip(policies, policy_parts, strict=True)
@@ -343,7 +339,8 @@ def _learned_row(
             is_learned |= part_mask
         elif not stored_codes.startswith(PLAIN_FORM_CODE):
             unknown_parts.append(part_name)
-    n_learned, n_questions = int(is_learned.sum()), len(is_learned)
+    n_learned = int(is_learned.sum())
+    n_questions = len(is_learned)
     if not is_whole and 0 < n_learned <= REPEATED_SHARE * n_questions:
         return Learned((), 0, n_questions, tuple(unknown_parts), repeated=n_learned)
     return Learned(tuple(learned_parts), n_learned, n_questions, tuple(unknown_parts))
@@ -374,8 +371,8 @@ def warn_of_learned(policy_names: Iterable[str], learned_rows: Iterable[Learned]
     sample_notes = []
     for policy_name, learned_row in zip(policy_names, learned_rows, strict=True):
         sample_notes.append(in_sample_note(learned_row))
-        if warning_text := sample_notes[-1] or learned_row.doubt:
-            warn_user(f"{policy_name}: {warning_text}")
+        if text := sample_notes[-1] or learned_row.doubt:
+            warn_user(f"{policy_name}: {text}")
     return sample_notes
 
 
@@ -388,10 +385,12 @@ def check_unlearned(learned_row: Learned) -> None:
     Source: rule S6.4.
     """
     if learned_row.k:
-        part_names = " and the ".join(learned_row.parts)
-        requirement = f"cases must not be those that the {part_names} was fitted on"
-        remedy = "deal them into tune and certify before the fit: trace = raglab.split(trace)"
-        refuse(requirement, f"{learned_row.k:,} of {learned_row.n:,} that are", remedy)
+        names = " and the ".join(learned_row.parts)
+        refuse(
+            f"cases must not be those that the {names} was fitted on",
+            f"{learned_row.k:,} of {learned_row.n:,} that are",
+            "deal them into tune and certify before the fit: trace = raglab.split(trace)",
+        )
 
 
 def warn_of_held_back(split_queries: Queries, fitted_name: str) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.decision.answer_text import answer_verdicts, judged_cases
@@ -61,6 +60,7 @@ from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import degenerate_scores
 from raglab.values import (
+    AnyArray,
     Case,
     FloatArray,
     PatternHits,
@@ -123,7 +123,8 @@ def measure_tables(
         "confidence" in off_gates
     ):  # of no score at all the formula makes 0, which would look measured
         hit_signals["confidence"] = np.full_like(hit_signals["confidence"], np.nan)
-    hits, is_present = case_batch.hits, case_batch.keys.hit >= 0
+    hits = case_batch.hits
+    is_present = case_batch.keys.hit >= 0
     # A hit without a distance lies beyond every bound: it is relevant only where none is set.
     # Padding becomes NaN, so that it passes no gate.
     hit_distances = np.where(is_present, np.where(np.isnan(hits.l2), np.inf, hits.l2), np.nan)
@@ -171,7 +172,8 @@ def measure_tables(
 def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
     """Hits of an arm, depths and cases on one axis, so that all that follows works on rows."""
     arm_index = trace.arm(arm)
-    n_depths, n_cases = trace.hits.chunk.shape[2], len(trace.cases)
+    n_depths = trace.hits.chunk.shape[2]
+    n_cases = len(trace.cases)
     hits = map_fields(
         trace.hits,
         lambda hit_field: np.moveaxis(hit_field[:, arm_index], 1, 0).reshape(
@@ -260,11 +262,12 @@ def _chosen_hits(
     ]
     # Options of the tied groups are those of all where all are tied in their order, which is the
     # common case.
-    all_groups, group_order = (
-        hit_groups.anchor >= 0,
-        np.broadcast_to(np.arange(entity_contest.order.shape[1]), entity_contest.order.shape),
+    all_groups = hit_groups.anchor >= 0
+    group_order = np.broadcast_to(
+        np.arange(entity_contest.order.shape[1]), entity_contest.order.shape
     )
-    option_size, hit_distances = (structure.max_options, final_k), case_batch.hits.l2
+    option_size = (structure.max_options, final_k)
+    hit_distances = case_batch.hits.l2
     options_of_all = row_options(
         hit_groups, all_groups, group_order, case_batch.keys, hit_distances, option_size
     )
@@ -337,7 +340,8 @@ def gates_off(trace: Any) -> frozenset[str]:  # noqa: ANN401 - a trace, in memor
 
 def _first_hits(case_batch: CaseBatch, structure: Structure) -> FirstHits:
     """Scores of the first hits in the arm's order."""
-    hits, final_k = case_batch.hits, structure.final_k
+    hits = case_batch.hits
+    final_k = structure.final_k
     # What stands behind the reranked hits has a score of another kind and must not make them look
     # different.
     is_reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
@@ -426,7 +430,7 @@ def _signal_fields(
     }
 
 
-def by_slot(slot_values: NDArray[Any], depth_cases: tuple[int, int]) -> NDArray[Any]:
+def by_slot(slot_values: AnyArray, depth_cases: tuple[int, int]) -> AnyArray:
     """Values of rows and slots [B, S] as [D, S, Q].
 
     Cases last, so that a policy's pass runs along the memory.
@@ -455,7 +459,8 @@ def add_answers(
     arm_index, (n_depths, n_cases) = trace.arm(measured.arm), evidence.n_hits.shape
     hit_chunks = np.moveaxis(trace.hits.chunk[:, arm_index], 1, 0).reshape(n_depths * n_cases, -1)
     answer_numbers = slot_answers(answers, arm_index, chosen_hits.places, hit_chunks, n_cases)
-    by_text, verdict_of_answer = np.zeros(n_cases, bool), np.zeros(len(answers.row), np.int8)
+    by_text = np.zeros(n_cases, bool)
+    verdict_of_answer = np.zeros(len(answers.row), np.int8)
     # a question asked live has neither a gold answer nor a column
     if any(case.answer or case.extra for case in trace.cases):
         by_text = judged_cases(trace)
@@ -503,11 +508,13 @@ def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> Patt
 
     As stored with the trace, measured again where they differ (rule S0.6).
     """
-    measured_trace, patterns_digest = Measured.of(trace), policy.patterns.digest
+    measured_trace = Measured.of(trace)
+    patterns_digest = policy.patterns.digest
     stored_hits = measured_trace.trace.pattern_hits
     if stored_hits is not None and stored_hits.patterns_hash == patterns_digest:
         return stored_hits
-    cases, chunks = measured_trace.trace.cases, measured_trace.trace.chunks
+    cases = measured_trace.trace.cases
+    chunks = measured_trace.trace.chunks
     fresh_hits: PatternHits = measured_trace.once(
         "patterns", patterns_digest, lambda: pattern_hits(cases, chunks, policy.pattern_lists)
     )
@@ -537,7 +544,8 @@ def measured_tables(
     check_n_hits(full_trace.hits.chunk.shape[-1])
     arm_name = full_trace.arms[0] if arm is None else arm
     full_trace.arm(arm_name)  # stops at one that the trace does not have
-    structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
+    structure = policy.structure
+    needs_allowed = bool(policy.patterns.allow)
     plain_structure = structure._replace(decision=None)
 
     def measure() -> Tables:
@@ -580,11 +588,8 @@ def add_probabilities(
     )
     if not np.isfinite(probability).all():
         case_row = int(np.argwhere(~np.isfinite(probability))[0][-1])
-        requirement = (
-            "a decision model must give every case finite chances (its weights must not overflow)"
-        )
         refuse(
-            requirement,
+            "a decision model must give every case finite chances (its weights must not overflow)",
             f"NaN for the case of row {case_row}",
             "fit it again with raglab.fit_decision",
         )
@@ -602,7 +607,8 @@ def check_model(structure: Structure, arm_name: str) -> None:
     """
     if structure.decision is None:
         return
-    fitted_hash, actual_hash = structure.decision.structure, structure_hash(structure, arm_name)
+    fitted_hash = structure.decision.structure
+    actual_hash = structure_hash(structure, arm_name)
     if fitted_hash != actual_hash:
         requirement = (
             "a decision model must be used on the hits it was fitted on (final_k, order, "

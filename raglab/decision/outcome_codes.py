@@ -6,17 +6,16 @@ answers there is a block of them for each `AnswerCheck`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.chain import GENERATES, STAGES, STATUS_OF, Outcome, values_at_slot
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
-from raglab.values import CodeArray, IntArray, SlotArray, Status
+from raglab.values import AnyArray, CodeArray, IntArray, SlotArray, Status
 
 NO_BASIS = Basis(0, 0)
 CODES_PER_BLOCK = len(STAGES) * CELLS  # of a block
@@ -89,7 +88,8 @@ def outcome_codes(evidence: Evidence, outcome: Outcome) -> SlotArray:
 
 def answer_check_codes(evidence: Evidence, outcome: Outcome) -> CodeArray:
     """`AnswerCheck` of every policy and case, [P, Q]."""
-    is_answered, status_codes = GENERATES.take(outcome.stage), STATUS_OF.take(outcome.stage)
+    is_answered = GENERATES.take(outcome.stage)
+    status_codes = STATUS_OF.take(outcome.stage)
     if not evidence.answered:
         return np.zeros(status_codes.shape, dtype=np.int8)
     is_ok = status_codes == Status.ok
@@ -122,7 +122,7 @@ def answer_check_codes(evidence: Evidence, outcome: Outcome) -> CodeArray:
     return check_codes
 
 
-def at_slots(slot_values: NDArray[Any], outcome: Outcome) -> NDArray[Any]:
+def at_slots(slot_values: AnyArray, outcome: Outcome) -> AnyArray:
     """Values of the sets of hits that were chosen, [P, Q], of a table [D, S, Q]."""
     if slot_values.shape[0] == 1:
         return values_at_slot(slot_values[0], outcome.slot)
@@ -148,10 +148,8 @@ class CodeCounts(NamedTuple):
 def count_codes(code_counts: IntArray) -> CodeCounts:
     """Counts of cases by code, [P, codes] of one block or of all."""
     count_blocks = code_counts.reshape(len(code_counts), -1, CODES_PER_BLOCK)
-    counts_by_code, block_counts = (
-        count_blocks.sum(axis=1),
-        np.zeros((len(code_counts), CHECK_BLOCKS), dtype=np.int64),
-    )
+    counts_by_code = count_blocks.sum(axis=1)
+    block_counts = np.zeros((len(code_counts), CHECK_BLOCKS), dtype=np.int64)
     block_counts[:, : count_blocks.shape[1]] = count_blocks.sum(axis=2)
     n_unrecorded = block_counts[:, AnswerCheck.unrecorded]
     missing_counts = np.stack(

@@ -12,18 +12,20 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.document_names import known_documents, source_meanings
 from raglab.values import (
     Answers,
+    AnyArray,
     BoolArray,
     Case,
     Chunk,
     CodeArray,
     FloatArray,
     IntArray,
+    Knots,
     TraceData,
+    WholeArray,
 )
 from raglab.words.answer_match import AnswerMatch
 
@@ -67,15 +69,13 @@ class AnswerScores(NamedTuple):
 def answer_positions(answers: Answers) -> dict[AnswerKey, int]:
     """Position of each answer among the answers."""
     chunk_sets = [
-        tuple(chunk_number for chunk_number in chunk_row if chunk_number >= 0)
-        for chunk_row in answers.chunks.tolist()
+        tuple(chunk_number for chunk_number in row if chunk_number >= 0)
+        for row in answers.chunks.tolist()
     ]
-    key_columns = zip(
+    columns = zip(
         answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), chunk_sets, strict=True
     )
-    return {
-        AnswerKey(*key_values): chunk_number for chunk_number, key_values in enumerate(key_columns)
-    }
+    return {AnswerKey(*values): chunk_number for chunk_number, values in enumerate(columns)}
 
 
 def select_answers(answers: Answers | None, case_indices: Sequence[int]) -> Answers | None:
@@ -183,7 +183,7 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
     )
     used_chunks = used_chunks[used_chunks >= 0]
 
-    def renumbered(old_numbers: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    def renumbered(old_numbers: WholeArray) -> AnyArray:
         return np.where(old_numbers >= 0, np.searchsorted(used_chunks, old_numbers), -1).astype(
             old_numbers.dtype
         )
@@ -223,7 +223,7 @@ def answer_at(answers: Answers, answer_number: int) -> Answer:
 
 
 def slot_sets(
-    hit_places: IntArray, hit_chunks: NDArray[np.integer], keep_set: BoolArray
+    hit_places: IntArray, hit_chunks: WholeArray, keep_set: BoolArray
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Row of the batch, slot and chunks in order of every set of hits that an answer may rest on.
 
@@ -252,9 +252,7 @@ def slot_sets(
         yield row_index, slot, tuple(set_chunks[:n_chunks])
 
 
-def calibrate_confidence(
-    confidence: FloatArray, knots: tuple[tuple[float, ...], tuple[float, ...]] | None
-) -> FloatArray:
+def calibrate_confidence(confidence: FloatArray, knots: Knots | None) -> FloatArray:
     """Probability of being right that a generator's confidence is worth, [...].
 
     As it is without knots x, y.
@@ -274,7 +272,7 @@ def slot_answers(
     answers: Answers,
     arm_index: int,
     hit_places: IntArray,
-    hit_chunks: NDArray[np.integer],
+    hit_chunks: WholeArray,
     n_cases: int,
 ) -> IntArray:
     """Position of the recorded answer of every slot, [B, S], -1 where none is recorded.
@@ -283,7 +281,8 @@ def slot_answers(
       hit_places: of the chosen hits by slot, [B, S, k]; batch rows are depth · n_cases + case.
       hit_chunks: of each hit, [B, K].
     """
-    slot_shape, number_of_key = hit_places.shape[:2], answer_positions(answers)
+    slot_shape = hit_places.shape[:2]
+    number_of_key = answer_positions(answers)
     answer_numbers = np.full(slot_shape, -1, dtype=np.int64)
     for row_index, slot_index, set_chunks in slot_sets(
         hit_places, hit_chunks, np.ones(slot_shape, dtype=bool)
@@ -297,7 +296,7 @@ def slot_answers(
 def slot_answer_scores(
     answers: Answers,
     answer_numbers: IntArray,
-    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
+    calibration: Knots | None,
 ) -> AnswerScores:
     """Measurements of the recorded answers by slot.
 
@@ -372,9 +371,6 @@ def without_answers(n_depths: int, n_cases: int) -> dict[str, Any]:
     }
     return (
         slot_fields
-        | {
-            field_name: no_scores.astype(bool)
-            for field_name in ("unfit", "unrecorded", "sources_right")
-        }
+        | {name: no_scores.astype(bool) for name in ("unfit", "unrecorded", "sources_right")}
         | {"undecided": no_scores.astype(np.int8)}
     )

@@ -46,8 +46,7 @@ class Bound(NamedTuple):
     def stated(self) -> str:
         """The thresholds in words."""
         return " and ".join(
-            f"{threshold_key} is {decimals(threshold)}"
-            for threshold_key, threshold in self.thresholds.items()
+            f"{key} is {decimals(threshold)}" for key, threshold in self.thresholds.items()
         )
 
 
@@ -115,7 +114,8 @@ def idle_text(decisions: CaseVerdicts, *, remedy_text: str = SCALE_REMEDY) -> st
 
     Source: rule S2.19.
     """
-    n_cases, ok_code = len(decisions.status), Status.ok
+    n_cases = len(decisions.status)
+    ok_code = Status.ok
     if (
         n_cases < MIN_OK_CASES
         or (decisions.status != ok_code).any()
@@ -137,10 +137,8 @@ def idle_text(decisions: CaseVerdicts, *, remedy_text: str = SCALE_REMEDY) -> st
         )
         if gate_bound is None or not value_range:
             continue
-        signal_unit, far_distance = (
-            first_part.tables.evidence.known.signal(signal_name).unit,
-            FAR_SHARE * (value_range[1] - value_range[0]),
-        )
+        signal_unit = first_part.tables.evidence.known.signal(signal_name).unit
+        far_distance = FAR_SHARE * (value_range[1] - value_range[0])
         is_far = {
             "min": signal_unit.low
             < gate_bound.thresholds.get("min", value_range[0])
@@ -203,12 +201,14 @@ def _parts(decisions: Any) -> Iterator[Decisions]:  # noqa: ANN401
 def _bound(decisions: Decisions, gate_path: str) -> Bound | None:
     """What a gate compares in these cases; None where it compares with no number."""
     section, _, user_name = gate_path.partition(".")
-    thresholds, signal_set = decisions.thresholds, decisions.tables.evidence.known
+    thresholds = decisions.thresholds
+    signal_set = decisions.tables.evidence.known
     in_force: Any
     if section == USER_GATES_SECTION and user_name:
         user_gate = own_gate(user_name)
         value_label = measurement_name = user_gate.reads[0]
-        gate_thresholds, in_force = user_gate.thresholds, thresholds.own[user_name].values
+        gate_thresholds = user_gate.thresholds
+        in_force = thresholds.own[user_name].values
     else:
         table_gate = (
             gates.signal_gate(signal_set.signal(user_name))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import HELD_BACK_SPLITS
-from raglab.values import UNLABELLED, BoolArray, Status, TraceData, label_codes
+from raglab.values import UNLABELLED, BoolArray, Status, TraceData, WholeArray, label_codes
 
 MIN_RANKED_CASES = 10  # right cases, and others, below which labels contradict no direction
 DIRECTION_SIGNS = {"surer": 1.0, "ask": -1.0}
@@ -52,9 +52,7 @@ class ScoredCases(NamedTuple):
     ambiguous: BoolArray
 
     @classmethod
-    def of_labels(
-        cls, score: NDArray[np.floating[Any]], label: NDArray[np.integer[Any]]
-    ) -> ScoredCases:
+    def of_labels(cls, score: NDArray[np.floating[Any]], label: WholeArray) -> ScoredCases:
         """Labelled cases, ok against refuse.
 
         Args:
@@ -137,7 +135,8 @@ def warn_of_directions(trace: TraceData, score_names: Iterable[str]) -> None:
     label_values = np.where(is_held_back, UNLABELLED, label_codes(trace.cases))
     for score_name in score_names:
         if score_name in HIT_SCORES:
-            hit_scores, direction = getattr(trace.hits, score_name)[:, 0, 0], "surer"
+            hit_scores = getattr(trace.hits, score_name)[:, 0, 0]
+            direction = "surer"
             case_scores = np.fmax.reduce(hit_scores, axis=1, initial=nan)
         else:
             case_scores = trace.columns[score_name][:, 0, 0]

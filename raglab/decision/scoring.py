@@ -219,7 +219,8 @@ def _part_unretrieved(trace_part: TracePart, arm: str | None) -> UnretrievedCase
     if not any(case.expect_status == "ok" and _expects(case) for case in trace_part.cases):
         return UnretrievedCases()
     trace: TraceData = trace_part.loaded()
-    documents, by_text = known_documents(trace), judged_cases(trace)
+    documents = known_documents(trace)
+    by_text = judged_cases(trace)
     sourced_rows = [
         case_index
         for case_index, case in enumerate(trace.cases)
@@ -232,7 +233,8 @@ def _part_unretrieved(trace_part: TracePart, arm: str | None) -> UnretrievedCase
     lacking_cases = []
     hit_chunks = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])].reshape(len(trace), -1)
     for case_index in sourced_rows:
-        case, chunks = trace.cases[case_index], set(hit_chunks[case_index].tolist()) - {-1}
+        case = trace.cases[case_index]
+        chunks = set(hit_chunks[case_index].tolist()) - {-1}
         found_sources = {
             source for chunk_number in chunks for source in chunk_source_names[chunk_number]
         }

@@ -89,8 +89,8 @@ class ShardedDecisions(CaseVerdicts, Result):
         """
         return [
             part_cases[case_index]
-            for trace_part, part_rows in self._part_rows(rows)
-            for part_cases in [trace_part.cases]
+            for part, part_rows in self._part_rows(rows)
+            for part_cases in [part.cases]
             for case_index in part_rows
         ]
 
@@ -113,15 +113,15 @@ class ShardedDecisions(CaseVerdicts, Result):
     def _part_rows(self, case_indices: PlaceArray) -> Iterator[tuple[TracePart, list[int]]]:
         """Parts that hold some of ascending positions, and the positions in each."""
         shard_start = 0
-        for shard_size, trace_part in zip(self.sizes, self.trace.parts, strict=True):
-            part_rows = (
+        for shard_size, part in zip(self.sizes, self.trace.parts, strict=True):
+            rows = (
                 case_indices[
                     (case_indices >= shard_start) & (case_indices < shard_start + shard_size)
                 ]
                 - shard_start
             )
-            if len(part_rows):
-                yield trace_part, part_rows.tolist()
+            if len(rows):
+                yield part, rows.tolist()
             shard_start += shard_size
 
     def shards(self) -> Iterator[Decisions]:
@@ -170,8 +170,8 @@ def shard_reasons(
     part_and_rows: tuple[TracePart, Sequence[int]], decided: Callable[[TracePart], Decisions]
 ) -> list[str]:
     """Why some cases of one part came out as they did; pure, so that any worker may tell."""
-    trace_part, case_indices = part_and_rows
-    decisions = decided(trace_part)
+    part, case_indices = part_and_rows
+    decisions = decided(part)
     return [decisions.reason(case_index) for case_index in case_indices]
 
 

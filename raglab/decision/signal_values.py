@@ -15,10 +15,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import combinations
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extension_points import check_installed
 from raglab.policy import PolicyData
@@ -33,7 +32,17 @@ from raglab.signals import (
     declared_signal,
     retrieval_confidence,
 )
-from raglab.values import BoolArray, Case, FloatArray, Hits, IntArray, TraceData, refuse
+from raglab.values import (
+    AnyArray,
+    BoolArray,
+    Case,
+    FloatArray,
+    Hits,
+    IntArray,
+    NumberArray,
+    TraceData,
+    refuse,
+)
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, Language, expression
 from raglab.words.tokeniser import word_count
@@ -53,7 +62,7 @@ ANSWER_SIGNALS = tuple(signal.name for signal in BUILT_IN if signal.stage == "an
 Columns = dict[str, FloatArray]
 
 
-def arm_order(hit_ranks: NDArray[np.int32], hit_chunks: IntArray) -> IntArray:
+def arm_order(hit_ranks: NumberArray, hit_chunks: IntArray) -> IntArray:
     """Places of the hits in the arm's final order, hits without a rank last."""
     return np.argsort(
         np.where((hit_chunks >= 0) & (hit_ranks >= 0), hit_ranks, np.iinfo(np.int32).max),
@@ -307,7 +316,7 @@ def answer_signals(generation: FloatArray, support: FloatArray, n_hits: int) -> 
 
 
 def signal_rows(
-    columns: Mapping[str, NDArray[Any]],
+    columns: Mapping[str, AnyArray],
     retrieved: BoolArray,
     signal_set: SignalSet = BUILT_IN_SET,
 ) -> FloatArray:
@@ -325,13 +334,13 @@ def signal_rows(
       >>> rows[NAMES.index("words")].item(), rows[NAMES.index("groups")].item()
       (3.0, nan)
     """
-    signal_table = np.full((len(signal_set.rows), *retrieved.shape), np.nan)
+    table = np.full((len(signal_set.rows), *retrieved.shape), np.nan)
     for signal_index, signal in enumerate(signal_set.rows):
         if signal.name in columns:
-            signal_table[signal_index] = columns[signal.name]
+            table[signal_index] = columns[signal.name]
             if signal.stage != "query":
-                signal_table[signal_index][~retrieved] = np.nan
-    return signal_table
+                table[signal_index][~retrieved] = np.nan
+    return table
 
 
 def with_columns(signal_table: FloatArray, columns: Mapping[str, FloatArray]) -> FloatArray:

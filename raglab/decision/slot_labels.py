@@ -24,6 +24,7 @@ from raglab.decision.document_names import (
 from raglab.decision.evidence import OPTION_SLOTS, CaseBatch, ChosenHits, Entities
 from raglab.policy import Structure
 from raglab.values import (
+    AnyArray,
     BitArray,
     BoolArray,
     FloatArray,
@@ -31,6 +32,7 @@ from raglab.values import (
     PatternHits,
     PlaceArray,
     TraceData,
+    WholeArray,
     refuse,
 )
 from raglab.words.text import MASK_BITS, content_words, word_set
@@ -78,7 +80,7 @@ def item_planes(row_items_all: Sequence[Sequence[str]]) -> Iterator[Plane]:
 def item_masks(
     items: Sequence[Sequence[str]],
     holders: Mapping[str, PlaceArray],
-    hit_chunks: NDArray[np.integer[Any]],
+    hit_chunks: WholeArray,
 ) -> BitArray:
     """Bit i of plane w of a hit is set where its chunk has the query's item 64·w + i.
 
@@ -97,7 +99,7 @@ def item_masks(
     return np.stack(plane_masks)
 
 
-def full_masks(item_counts: NDArray[np.integer[Any]], n_planes: int) -> BitArray:
+def full_masks(item_counts: WholeArray, n_planes: int) -> BitArray:
     """Bits of that many items, uint64 [W, B].
 
     Example:
@@ -108,7 +110,7 @@ def full_masks(item_counts: NDArray[np.integer[Any]], n_planes: int) -> BitArray
         item_counts[None] - MASK_BITS * np.arange(n_planes)[:, None], 0, MASK_BITS
     )
     return np.array(
-        [[(1 << int(n_items)) - 1 for n_items in count_row] for count_row in plane_counts],
+        [[(1 << int(n_items)) - 1 for n_items in row] for row in plane_counts],
         dtype=np.uint64,
     )
 
@@ -116,7 +118,7 @@ def full_masks(item_counts: NDArray[np.integer[Any]], n_planes: int) -> BitArray
 def bit_masks(
     items: Sequence[Sequence[str]],
     holders: Mapping[str, PlaceArray],
-    hit_chunks: NDArray[np.integer[Any]],
+    hit_chunks: WholeArray,
 ) -> BitArray:
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
@@ -135,10 +137,11 @@ def bit_masks(
     bits_by_item: dict[str, list[tuple[int, int]]] = {}
     for query_index, query_items in enumerate(items):
         if len(query_items) > MASK_BITS:
-            requirement = (
-                f"a query may name at most {MASK_BITS} entities, words or sources in one plane"
+            refuse(
+                f"a query may name at most {MASK_BITS} entities, words or sources in one plane",
+                len(query_items),
+                "take item_masks",
             )
-            refuse(requirement, len(query_items), "take item_masks")
         for bit_index, item in enumerate(query_items):
             if item in holders:
                 bits_by_item.setdefault(item, []).append((query_index, bit_index))
@@ -269,7 +272,8 @@ def _right(chosen_hits: ChosenHits, case_batch: CaseBatch, trace: TraceData) -> 
 
     All of some sources, one of others, and enough of them.
     """
-    batch_cases, hit_places = case_batch.cases, chosen_hits.places
+    batch_cases = case_batch.cases
+    hit_places = chosen_hits.places
     is_right = np.ones(hit_places.shape[:2], dtype=bool)
     expected_sources = [
         tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))
@@ -364,10 +368,10 @@ def _cache_blocks(hit_places: IntArray) -> list[slice]:
 
 # a number
 def _values_at(
-    hit_values: NDArray[Any],
+    hit_values: AnyArray,
     hit_places: IntArray,
     missing_value: Any,  # noqa: ANN401
-) -> NDArray[Any]:
+) -> AnyArray:
     """Values [b, K] at places [b, S, k]; `missing_value` if none."""
     taken_values = hit_values[np.arange(len(hit_values))[:, None, None], np.maximum(hit_places, 0)]
     return np.where(hit_places >= 0, taken_values, missing_value)
@@ -383,30 +387,30 @@ def _unions(hit_bits: BitArray, hit_places: IntArray, min_hits: int = 1) -> BitA
       [[7, 7], [2, 2]]
     """
     slot_bits = np.zeros(hit_places.shape[:2], dtype=np.uint64)
-    for block_rows in _cache_blocks(hit_places):
-        block_bits = _values_at(hit_bits[block_rows], hit_places[block_rows], np.uint64(0))
+    for rows in _cache_blocks(hit_places):
+        block_bits = _values_at(hit_bits[rows], hit_places[rows], np.uint64(0))
         if min_hits == 1:
-            slot_bits[block_rows] = np.bitwise_or.reduce(block_bits, axis=2)
+            slot_bits[rows] = np.bitwise_or.reduce(block_bits, axis=2)
             continue
         # held[n]: bits of at least n of the hits so far.
         held_bits = [
-            np.full_like(slot_bits[block_rows], ~np.uint64(0)),
-            *(np.zeros_like(slot_bits[block_rows]) for _ in range(min_hits)),
+            np.full_like(slot_bits[rows], ~np.uint64(0)),
+            *(np.zeros_like(slot_bits[rows]) for _ in range(min_hits)),
         ]
         for bits_of_hit in np.moveaxis(block_bits, 2, 0):
             for n_holders in range(min_hits, 0, -1):
                 held_bits[n_holders] |= held_bits[n_holders - 1] & bits_of_hit
-        slot_bits[block_rows] = held_bits[min_hits]
+        slot_bits[rows] = held_bits[min_hits]
     return slot_bits
 
 
 def _distinct_counts(hit_keys: IntArray, hit_places: IntArray) -> IntArray:
     """How many different keys every slot's hits have, [B, S]."""
-    slot_counts = np.zeros(hit_places.shape[:2], dtype=np.int64)
-    for block_rows in _cache_blocks(hit_places):
-        sorted_keys = np.sort(_values_at(hit_keys[block_rows], hit_places[block_rows], -1), axis=2)
-        slot_counts[block_rows] = (np.diff(sorted_keys, axis=2, prepend=-1) != 0).sum(axis=2)
-    return slot_counts
+    counts = np.zeros(hit_places.shape[:2], dtype=np.int64)
+    for rows in _cache_blocks(hit_places):
+        sorted_keys = np.sort(_values_at(hit_keys[rows], hit_places[rows], -1), axis=2)
+        counts[rows] = (np.diff(sorted_keys, axis=2, prepend=-1) != 0).sum(axis=2)
+    return counts
 
 
 def _expect_option(

@@ -163,12 +163,11 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
         )
 
     gate_order = gates_order(policies)
-    signals, user_gates = _signal_thresholds(policies), _own_thresholds(policies)
+    signals = _signal_thresholds(policies)
+    user_gates = _own_thresholds(policies)
     if not gate_order.published:
-        signals, user_gates = (
-            _named(signals, SIGNALS, gate_order.user),
-            _named(user_gates, USER_GATES_SECTION, gate_order.user),
-        )
+        signals = _named(signals, SIGNALS, gate_order.user)
+        user_gates = _named(user_gates, USER_GATES_SECTION, gate_order.user)
     decides_by_cost = policies and policies[0].decision.rule == EXPECTED_COST
     cost_columns = {
         field_name: threshold_column(f"decision.costs.{threshold_path}")
@@ -258,8 +257,11 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
         if section_name == USER_GATES_SECTION and (
             chosen_reads := CHOSEN_READERS.intersection(own_gate(gate_name).reads)
         ):
-            explanation = f"it reads {', '.join(sorted(chosen_reads))} of the hits that gap chooses"
-            refuse(f"an order must have {gate_path} behind gap", "it before", explanation)
+            refuse(
+                f"an order must have {gate_path} behind gap",
+                "it before",
+                f"it reads {', '.join(sorted(chosen_reads))} of the hits that gap chooses",
+            )
     return gate_order
 
 

@@ -55,12 +55,12 @@ def with_splits(
         return dict(meta)
     split_by_case = {case.id: case.split for case in cases}
     removed_cases = {case.id for case in earlier_cases} - split_by_case.keys()
-    call_rows = [
-        [call_name, case_id, split_by_case.get(case_id, split)]
-        for call_name, case_id, split in meta[FAILED_CALLS]
+    rows = [
+        [name, case_id, split_by_case.get(case_id, split)]
+        for name, case_id, split in meta[FAILED_CALLS]
         if case_id not in removed_cases
     ]
-    return {**meta, FAILED_CALLS: call_rows}
+    return {**meta, FAILED_CALLS: rows}
 
 
 def joined_failed_calls(
@@ -93,14 +93,14 @@ def answered_cases(trace: Any) -> Any:  # noqa: ANN401
     failed_cases = failed_splits(trace.meta)
     if not failed_cases:
         return trace
-    answered_rows = [
+    rows = [
         case_index for case_index, case in enumerate(trace.cases) if case.id not in failed_cases
     ]
-    if not answered_rows:
+    if not rows:
         refuse("some case must have no failed call", f"none of {len(trace)}", "make them again")
-    if len(answered_rows) == len(trace):
+    if len(rows) == len(trace):
         return trace
-    answered_trace = trace.subset(answered_rows)
+    answered_trace = trace.subset(rows)
     if not isinstance(trace, TraceData):
         return answered_trace
     return replace(
@@ -218,8 +218,11 @@ def trace_parts(trace: TraceView) -> Sequence[TracePart]:
       ValueError: it is no trace.
     """
     if not hasattr(trace, "parts"):
-        remedy = "open a folder of shards by raglab.Trace.open, load a file by raglab.Trace.load"
-        refuse("trace must be in memory or of shards", type(trace).__name__, remedy)
+        refuse(
+            "trace must be in memory or of shards",
+            type(trace).__name__,
+            "open a folder of shards by raglab.Trace.open, load a file by raglab.Trace.load",
+        )
     parts: Sequence[TracePart] = answered_cases(trace).parts
     return parts
 

@@ -492,8 +492,7 @@ def lookup(
         for default_row in rows
         if (default_row.target_field, default_row.doctype) == (target_field, doctype)
         and all(
-            conditions.get(column) == condition_value
-            for column, condition_value in default_row.sub_conditions.items()
+            conditions.get(column) == value for column, value in default_row.sub_conditions.items()
         )
     ]
     return min(
@@ -543,13 +542,13 @@ def _is_free_condition(default: ClarificationDefault, column: str, condition_val
 def _checked_conditions(conditions: Mapping[str, str] | None) -> dict[str, str]:
     """Conditions that have a value, by column."""
     known_conditions = {
-        column: condition_value
-        for column, condition_value in (conditions or {}).items()
-        if condition_value is not None and condition_value != ""
+        column: value
+        for column, value in (conditions or {}).items()
+        if value is not None and value != ""
     }
     return {
-        _check_text("a column", column): _check_text(f"the value of {column}", condition_value)
-        for column, condition_value in known_conditions.items()
+        _check_text("a column", column): _check_text(f"the value of {column}", value)
+        for column, value in known_conditions.items()
     }
 
 

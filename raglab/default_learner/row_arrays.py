@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.default_learner.simulated_users import Array, Small, World
+from raglab.default_learner.simulated_users import World
 from raglab.default_learner.stratification import doubts, evidence
 from raglab.default_learner.votes import (
     FAILED_PLACE,
@@ -25,8 +24,7 @@ from raglab.default_learner.votes import (
     vote_confidence,
     vote_counts,
 )
-
-Index = NDArray[np.intp]
+from raglab.values import BoolArray, FloatArray, NumberArray, PlaceArray, SlotArray
 
 NO_NUMBER = -1
 
@@ -49,22 +47,23 @@ class DefaultRowArrays:
     learner: DefaultLearner
     slots: int
     n_levels: int
-    counts: Array  # [R, V, 7]
-    n: Array
-    confidence: Array
-    met: NDArray[np.int32]
-    day: Array
-    strata: Array  # [P, M, L, V, 7]; L is 0 where rows never split
-    column: Small
-    split_at: NDArray[np.int32]
-    there: NDArray[np.bool_]  # [P, L]
+    counts: FloatArray  # [R, V, 7]
+    n: FloatArray
+    confidence: FloatArray
+    met: NumberArray
+    day: FloatArray
+    strata: FloatArray  # [P, M, L, V, 7]; L is 0 where rows never split
+    column: SlotArray
+    split_at: NumberArray
+    there: BoolArray  # [P, L]
 
     def at(
-        self, user_numbers: Index, request_slots: Small, request_levels: Small
-    ) -> tuple[Index, Index]:
+        self, user_numbers: PlaceArray, request_slots: SlotArray, request_levels: SlotArray
+    ) -> tuple[PlaceArray, PlaceArray]:
         """Most specific row that each user's request meets, [U], and the parent of its slot."""
         parent_rows = user_numbers * self.slots + request_slots
-        split_columns, first_rows = self.column[parent_rows], parent_rows * (1 + self.n_levels)
+        split_columns = self.column[parent_rows]
+        first_rows = parent_rows * (1 + self.n_levels)
         if not (split_columns >= 0).any():
             return first_rows, parent_rows
         own_levels = request_levels[np.arange(len(user_numbers)), split_columns].astype(np.intp)
@@ -72,11 +71,11 @@ class DefaultRowArrays:
             (split_columns >= 0) & self.there[parent_rows, own_levels], 1 + own_levels, 0
         ), parent_rows
 
-    def asks(self, row_indices: Index) -> NDArray[np.bool_]:
+    def asks(self, row_indices: PlaceArray) -> BoolArray:
         """Whether the request that meets each row now is asked: as `default_learner.asks`."""
         return question_schedule(self.confidence[row_indices], self.met[row_indices], self.learner)
 
-    def liking(self, row_indices: Index, offered_values: NDArray[np.bool_]) -> Array:
+    def liking(self, row_indices: PlaceArray, offered_values: BoolArray) -> FloatArray:
         """Score by which `suggest` takes the first best of the values offered, [U, V].
 
         0 without a vote for it.
@@ -92,10 +91,10 @@ class DefaultRowArrays:
 
     def vote(
         self,
-        row_indices: Index,
-        voted_values: Index,
-        signal: Index,
-        named_values: Index,
+        row_indices: PlaceArray,
+        voted_values: PlaceArray,
+        signal: PlaceArray,
+        named_values: PlaceArray,
         day: float,
     ) -> None:
         """One signal to each row, all different."""
@@ -114,11 +113,11 @@ class DefaultRowArrays:
 
     def stratum(
         self,
-        parent_rows: Index,
-        voted_values: Index,
-        signal: Index,
-        named_values: Index,
-        request_levels: Small,
+        parent_rows: PlaceArray,
+        voted_values: PlaceArray,
+        signal: PlaceArray,
+        named_values: PlaceArray,
+        request_levels: SlotArray,
     ) -> None:
         """The same signal to the counts by condition of rows that are not split."""
         if not self.n_levels:
@@ -139,7 +138,12 @@ class DefaultRowArrays:
         ).counts
 
     def stratify(
-        self, parent_rows: Index, success: Index, request_levels: Small, request: int, day: float
+        self,
+        parent_rows: PlaceArray,
+        success: PlaceArray,
+        request_levels: SlotArray,
+        request: int,
+        day: float,
     ) -> None:
         """Split those of the rows, all different, that a rule parts: as `default_learner.stratify`.
 
@@ -194,9 +198,9 @@ class DefaultRowArrays:
 
     def _stratify_at_success(
         self,
-        parent_rows: Index,
-        successful_values: Index,
-        request_levels: Small,
+        parent_rows: PlaceArray,
+        successful_values: PlaceArray,
+        request_levels: SlotArray,
         request: int,
         day: float,
     ) -> None:
@@ -216,10 +220,8 @@ class DefaultRowArrays:
         right_counts = self.strata[parent_rows][..., [YES_PLACE, NAMED_PLACE, SILENT_PLACE]].sum(
             axis=-1
         )
-        row_places, column_places = (
-            np.arange(len(parent_rows))[:, None],
-            np.arange(request_levels.shape[1]),
-        )
+        row_places = np.arange(len(parent_rows))[:, None]
+        column_places = np.arange(request_levels.shape[1])
         right_here = right_counts[row_places, column_places, request_levels]  # [D, M, V]
         has_failed = (
             self.strata[parent_rows[:, None], column_places, request_levels][..., FAILED_PLACE]
@@ -239,7 +241,9 @@ class DefaultRowArrays:
                 parent_rows[is_enough], split_scores.argmax(axis=1)[is_enough], request, day
             )
 
-    def _split(self, parent_rows: Index, split_columns: Index, request: int, day: float) -> None:
+    def _split(
+        self, parent_rows: PlaceArray, split_columns: PlaceArray, request: int, day: float
+    ) -> None:
         """Rows of the levels of a column, with the votes that were cast under them.
 
         As `default_learner.split`. D: parents that split, each by its column. Behind the row of a
@@ -275,9 +279,11 @@ _MORE_THAN_ALL_SIGNALS = 2.0**40  # more than a row ever has
 
 def empty_rows(world: World, users: int, learner: DefaultLearner) -> DefaultRowArrays:
     """Rows without a vote."""
-    n_columns, n_values = len(world.columns) + world.noise_columns, world.shares.shape[-1]
+    n_columns = len(world.columns) + world.noise_columns
+    n_values = world.shares.shape[-1]
     has_splits = learner.stratify and n_columns > 0
-    n_levels, n_parents = world.n_levels if has_splits else 0, users * world.slots
+    n_levels = world.n_levels if has_splits else 0
+    n_parents = users * world.slots
     n_rows = n_parents * (1 + n_levels)
     strata = np.zeros((n_parents, n_columns, n_levels, n_values, N_COUNTS))
     return DefaultRowArrays(

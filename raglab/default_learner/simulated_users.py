@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.bandit.environments import stream
 from raglab.bandit.learner import check_count
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, PlaceArray, SlotArray, refuse
 
-Array = NDArray[np.float64]
-Small = NDArray[np.int16]
 MAX_NUMBERED = int(np.iinfo(np.int16).max)
 USERS_PER_BLOCK = 500  # users that share spawned streams; fixed, so that the bits are
 # streams of a block
@@ -52,13 +50,13 @@ class World(NamedTuple):
 
     contexts: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
-    traffic: Array
-    scenes: Array
-    shares: Array
-    noise: Array
-    drift: Array
+    traffic: FloatArray
+    scenes: FloatArray
+    shares: FloatArray
+    noise: FloatArray
+    drift: FloatArray
     columns: tuple[str, ...]
-    levels: NDArray[np.int16]
+    levels: SlotArray
     noise_columns: int = 0
     noise_levels: int = 2
     notices: float = 0.5
@@ -74,10 +72,10 @@ class World(NamedTuple):
         return max(n_known, self.noise_levels if self.noise_columns else 0, 1)
 
     @property
-    def offered(self) -> NDArray[np.bool_]:
+    def offered(self) -> BoolArray:
         """Places of the candidate values of each context, [C, V]."""
-        candidate_counts = np.array([len(context_values) for context_values in self.values])
-        return np.arange(self.shares.shape[-1]) < candidate_counts[:, None]
+        counts = np.array([len(values) for values in self.values])
+        return np.arange(self.shares.shape[-1]) < counts[:, None]
 
     @property
     def slots(self) -> int:
@@ -93,15 +91,15 @@ class Crowd(NamedTuple):
     notice, detect, name: what happens if.
     """
 
-    topic: NDArray[np.intp]
-    slot: Small
-    scene: Small
-    own: Small
-    wanted: Small
-    level: Small
-    notice: NDArray[np.bool_]
-    detect: NDArray[np.bool_]
-    name: NDArray[np.bool_]
+    topic: PlaceArray
+    slot: SlotArray
+    scene: SlotArray
+    own: SlotArray
+    wanted: SlotArray
+    level: SlotArray
+    notice: BoolArray
+    detect: BoolArray
+    name: BoolArray
 
 
 def world(
@@ -191,7 +189,7 @@ def world(
     )
 
 
-def _normalised_shares(share_name: str, numbers: ArrayLike) -> Array:
+def _normalised_shares(share_name: str, numbers: ArrayLike) -> FloatArray:
     """Numbers as shares that sum to 1."""
     weights = np.asarray(numbers, np.float64)
     if not (np.isfinite(weights).all() and (weights >= 0.0).all() and weights.sum() > 0.0):
@@ -312,17 +310,17 @@ def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Cro
     )
 
 
-def _user_topics(world: World, users: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _user_topics(world: World, users: int, rng: np.random.Generator) -> PlaceArray:
     """Contexts of each user, [U, slots]; drawn by traffic without replacement (Gumbel's keys)."""
     n_contexts = len(world.contexts)
     if world.slots == n_contexts:
         return np.broadcast_to(np.arange(n_contexts), (users, n_contexts))
     with np.errstate(divide="ignore"):
-        gumbel_keys = np.log(world.traffic) + rng.gumbel(size=(users, n_contexts))
-    return np.sort(np.argsort(-gumbel_keys, axis=1, kind="stable")[:, : world.slots], axis=1)
+        keys = np.log(world.traffic) + rng.gumbel(size=(users, n_contexts))
+    return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, : world.slots], axis=1)
 
 
-def _sampled_places(cumulated: Array, uniforms: Array) -> Small:
+def _sampled_places(cumulated: FloatArray, uniforms: FloatArray) -> SlotArray:
     """Place of a uniform number among cumulated shares, in parts of their sum.
 
     Never one of share 0 at the end.
@@ -335,15 +333,16 @@ def _sampled_places(cumulated: Array, uniforms: Array) -> Small:
 
 def _true_values(
     world: World,
-    user_topics: NDArray[np.intp],
-    request_slots: Small,
-    request_scenes: Small,
+    user_topics: PlaceArray,
+    request_slots: SlotArray,
+    request_scenes: SlotArray,
     rng: np.random.Generator,
-) -> Small:
+) -> SlotArray:
     """True value of each user at each request, [T, U], in the scene of the request."""
     requests, users = request_slots.shape
     cumulated_shares = np.cumsum(world.shares, axis=-1)
-    n_scenes, user_numbers = world.shares.shape[1], np.arange(users)
+    n_scenes = world.shares.shape[1]
+    user_numbers = np.arange(users)
     current_values = _sampled_places(
         cumulated_shares[user_topics], rng.random((users, user_topics.shape[1], n_scenes))
     )
@@ -371,8 +370,8 @@ def _true_values(
 
 
 def _stray_values(
-    world: World, request_topics: NDArray[np.intp], own_values: Small, uniforms: Array
-) -> Small:
+    world: World, request_topics: PlaceArray, own_values: SlotArray, uniforms: FloatArray
+) -> SlotArray:
     """Another value than the user's own, all alike; the own one where there is no other."""
     stray_weights = world.offered[request_topics].astype(np.float64)
     np.put_along_axis(stray_weights, own_values[..., None].astype(np.intp), 0.0, axis=-1)

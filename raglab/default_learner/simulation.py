@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.bandit.learner import check_count
-from raglab.default_learner.row_arrays import NO_NUMBER, DefaultRowArrays, Index, empty_rows
+from raglab.default_learner.row_arrays import NO_NUMBER, DefaultRowArrays, empty_rows
 from raglab.default_learner.simulated_users import (
-    Array,
     Crowd,
-    Small,
     World,
     check_simulated_world,
     crowd,
@@ -30,14 +27,21 @@ from raglab.default_learner.votes import (
 from raglab.default_learner.votes import check_learner as settled
 from raglab.loops.parallel import jobs, run_each
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
-from raglab.values import refuse
+from raglab.values import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    NumberArray,
+    PlaceArray,
+    SlotArray,
+    WholeArray,
+    refuse,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.integer[Any]]
 Baseline = Literal["always_ask", "never_ask", "oracle"]
 BASELINES: tuple[Baseline, ...] = ("always_ask", "never_ask", "oracle")
 ALWAYS_ASK, NEVER_ASK, ORACLE = BASELINES
@@ -58,14 +62,14 @@ class RequestOutcomes(NamedTuple):
     never.
     """
 
-    question: Bools  # [U, T]
-    error: Bools
-    unanswered: Bools
-    unnoticed: Bools
-    slot: NDArray[np.int16]
-    topic: NDArray[np.intp]
-    split: NDArray[np.int32]
-    column: NDArray[np.int16]
+    question: BoolArray  # [U, T]
+    error: BoolArray
+    unanswered: BoolArray
+    unnoticed: BoolArray
+    slot: SlotArray
+    topic: PlaceArray
+    split: NumberArray
+    column: SlotArray
 
 
 def request_outcomes(
@@ -110,8 +114,11 @@ def request_outcomes(
     check_count("requests", requests, 1, "simulate at least one")
     check_count("seed", seed, 0, "the same seed gives the same bits")
     if not isinstance(policy, DefaultLearner) and policy not in BASELINES:
-        rule = f"a policy must be a DefaultLearner, or one of {', '.join(BASELINES)}"
-        refuse(rule, repr(policy), "choose one of them")
+        refuse(
+            f"a policy must be a DefaultLearner, or one of {', '.join(BASELINES)}",
+            repr(policy),
+            "choose one of them",
+        )
     block_arguments = (
         check_simulated_world(world),
         policy,
@@ -183,7 +190,10 @@ def _oracle_outcomes(
 
 
 def _request_outcomes(
-    user_crowd: Crowd, outcome_flags: tuple[Bools, ...], split_requests: Ints, split_columns: Ints
+    user_crowd: Crowd,
+    outcome_flags: tuple[BoolArray, ...],
+    split_requests: WholeArray,
+    split_columns: WholeArray,
 ) -> RequestOutcomes:
     """Outcomes [U, T] of flags [T, U], as they are named first in `RequestOutcomes`."""
     user_flags = (
@@ -205,7 +215,8 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
     )
     learner = settled(policy_settings)
     requests, users = user_crowd.slot.shape
-    default_rows, user_numbers = empty_rows(world, users, learner), np.arange(users)
+    default_rows = empty_rows(world, users, learner)
+    user_numbers = np.arange(users)
     offered_values = world.offered[user_crowd.topic]  # [U, slots, V]
     question_flags, error_flags, unanswered_flags, unnoticed_flags = (
         np.zeros((requests, users), bool) for _ in range(4)
@@ -248,7 +259,8 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
         value_scores[is_empty, proposed_values[is_empty]] = -np.inf
         open_values[is_empty, proposed_values[is_empty]] = False
         proposed_values = value_scores.argmax(axis=1)
-        is_right, is_refused = proposed_values == wanted_values, is_empty & (policy == NEVER_ASK)
+        is_right = proposed_values == wanted_values
+        is_refused = is_empty & (policy == NEVER_ASK)
         is_wrong = ~is_asked & ~is_right & ~is_refused
         is_rejected = (is_asked & ~is_right) | (is_wrong & user_crowd.notice[request_index])
         signals = np.where(
@@ -282,10 +294,10 @@ def _play_block(world: World, user_crowd: Crowd, policy: Policy) -> RequestOutco
 
 def _count_votes(
     default_rows: DefaultRowArrays,
-    row_indices: Index,
-    parent_indices: Index,
-    signal_ballot: tuple[Index, Index, Index],
-    request_levels: Small,
+    row_indices: PlaceArray,
+    parent_indices: PlaceArray,
+    signal_ballot: tuple[PlaceArray, PlaceArray, PlaceArray],
+    request_levels: SlotArray,
     request_index: int,
     request_day: float,
 ) -> None:
@@ -320,8 +332,8 @@ class Silence(NamedTuple):
     silent in the end.
     """
 
-    requests: NDArray[np.int64]
-    after: Array
+    requests: IntArray
+    after: FloatArray
 
 
 def simulate(
@@ -412,7 +424,7 @@ def simulate(
     return pd.concat(policy_frames, ignore_index=True)
 
 
-def request_costs(outcomes: RequestOutcomes, question_cost: float, error_cost: float) -> Array:
+def request_costs(outcomes: RequestOutcomes, question_cost: float, error_cost: float) -> FloatArray:
     """Cost of every request, [U, T].
 
     An unanswered one costs as much as a question: its user must ask again.
@@ -471,7 +483,8 @@ def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> p
     path_rows = []
     for learner_name, learner in learners.items():
         for is_gated in (False, True):
-            votes, confidence = no_votes(1), 0.0
+            votes = no_votes(1)
+            confidence = 0.0
             for request in range(1, requests + 1):
                 is_question = request == 1 or (
                     is_gated and bool(question_schedule(confidence, request - 1, learner))
@@ -489,7 +502,7 @@ def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> p
 def _policy_rows(
     policy_name: str,
     outcomes: RequestOutcomes,
-    oracle_costs: Array,
+    oracle_costs: FloatArray,
     cost_settings: Mapping[str, float],
     buckets: int,
     level: float,
@@ -534,7 +547,7 @@ def _policy_rows(
     return pd.DataFrame(bucket_columns | {"users": len(last_question)})
 
 
-def _interval_columns(measure: str, user_values: Array, level: float) -> dict[str, object]:
+def _interval_columns(measure: str, user_values: FloatArray, level: float) -> dict[str, object]:
     """Mean over the users and its t interval, by column; NaN where there is one user."""
     lower_bound, upper_bound = mean_interval(user_values, level)
     return {

@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.default_learner.votes import (
     DOUBTED_PLACE,
@@ -39,10 +39,9 @@ from raglab.default_learner.votes import (
     vote_confidence,
     vote_counts,
 )
-from raglab.values import refuse
+from raglab.values import FloatArray, IntArray, refuse
 from raglab.words.canonical import instant
 
-Array = NDArray[np.float64]
 MAX_LOG_E_VALUE = 700.0  # log of the largest e-value that is told; a float ends at 709
 
 
@@ -81,10 +80,10 @@ def stored_split(body: Mapping[str, Any]) -> Split:
     """
     if "p" not in body:
         return Split(**body)
-    e_value, e_value_bar = (
-        1.0 / max(float(body[field_name]), np.exp(-MAX_LOG_E_VALUE)) for field_name in ("p", "bar")
+    value, e_value_bar = (
+        1.0 / max(float(body[name]), np.exp(-MAX_LOG_E_VALUE)) for name in ("p", "bar")
     )
-    return Split(body["column"], body["value"], "", e_value, e_value_bar)
+    return Split(body["column"], body["value"], "", value, e_value_bar)
 
 
 def stratify(
@@ -234,7 +233,7 @@ def outcomes(counts: Counts) -> tuple[int, int]:
     return round(wrong_count), round(wrong_count + counts.yes + counts.silent)
 
 
-def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
+def evidence(wrong: ArrayLike, of: ArrayLike) -> FloatArray:
     """E-value of each part against the rest: two rates rather than one, [..., L].
 
     The rates are averaged over Beta(0.1, 0.1), near 0 and near 1 as those of defaults are; the one
@@ -249,11 +248,10 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
       >>> evidence([0, 2], [12, 2]).round(1).tolist()  # 12 right on bodies, 2 wrong on coversheets
       [53.9, 53.9]
     """
-    wrong_counts, trial_counts = np.asarray(wrong, np.int64), np.asarray(of, np.int64)
-    wrong_total, trial_total = (
-        wrong_counts.sum(axis=-1, keepdims=True),
-        trial_counts.sum(axis=-1, keepdims=True),
-    )
+    wrong_counts = np.asarray(wrong, np.int64)
+    trial_counts = np.asarray(of, np.int64)
+    wrong_total = wrong_counts.sum(axis=-1, keepdims=True)
+    trial_total = trial_counts.sum(axis=-1, keepdims=True)
     log_gamma, log_gamma_sums, log_powers = _likelihood_tables(int(trial_total.max(initial=0)) + 1)
     two_rates_likelihood = _averaged_likelihood(
         wrong_counts, trial_counts, log_gamma, log_gamma_sums
@@ -267,11 +265,11 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
 
 
 def _averaged_likelihood(
-    wrong_counts: NDArray[np.int64],
-    trial_counts: NDArray[np.int64],
-    log_gamma: Array,
-    log_gamma_sums: Array,
-) -> Array:
+    wrong_counts: IntArray,
+    trial_counts: IntArray,
+    log_gamma: FloatArray,
+    log_gamma_sums: FloatArray,
+) -> FloatArray:
     """Log of the likelihood averaged over the prior."""
     return np.asarray(
         log_gamma[wrong_counts]
@@ -280,7 +278,7 @@ def _averaged_likelihood(
     )
 
 
-def _likelihood_tables(n_outcomes: int) -> tuple[Array, Array, Array]:
+def _likelihood_tables(n_outcomes: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Logs of what a likelihood of so many outcomes is made of, [size] each.
 
     Gamma functions, and k to the power k.
@@ -288,10 +286,8 @@ def _likelihood_tables(n_outcomes: int) -> tuple[Array, Array, Array]:
     from scipy.special import gammaln, xlogy
 
     outcome_numbers = np.arange(n_outcomes, dtype=np.float64)
-    log_gamma, log_gamma_sums = (
-        gammaln(outcome_numbers + PRIOR_WEIGHT),
-        gammaln(outcome_numbers + 2.0 * PRIOR_WEIGHT),
-    )
+    log_gamma = gammaln(outcome_numbers + PRIOR_WEIGHT)
+    log_gamma_sums = gammaln(outcome_numbers + 2.0 * PRIOR_WEIGHT)
     return (
         log_gamma - log_gamma[0],
         log_gamma_sums - log_gamma_sums[0],
@@ -308,8 +304,8 @@ def looked(default: ClarificationDefault, condition: Split | None = None) -> Cla
         noted as well.
     """
     remaining_strata = {
-        column: level_counts
-        for column, level_counts in default.strata.items()
+        column: counts
+        for column, counts in default.strata.items()
         if condition is None or column != condition.column
     }
     changed_fields = {
@@ -356,13 +352,13 @@ def split(
         _split_row(
             default,
             condition.column,
-            column_value,
-            value_counts,
+            value,
+            counts,
             share_remembered,
             now,
             split_learner,
         )
-        for column_value, value_counts in default.strata[condition.column].items()
+        for value, counts in default.strata[condition.column].items()
     )
 
 

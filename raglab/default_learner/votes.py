@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from math import isclose
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_serializer, model_validator
 
-from raglab.values import refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, PlaceArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
@@ -35,8 +35,6 @@ N_SIGNALS = 6  # of them that are sums of signals
 SILENT_VOTE = 0.5  # vote of a silent success
 # votes for and against a rate before it was seen: near 0 or near 1, as those of defaults are
 PRIOR_WEIGHT = 0.1
-
-Array: TypeAlias = NDArray[np.float64]
 
 
 # the published gate (rule S5.5); whatever states it reads it here
@@ -107,8 +105,8 @@ class Votes(NamedTuple):
     counts: [..., V, 7], places as in `Counts`. n: signals, as far as they are not forgotten, [...].
     """
 
-    counts: Array
-    n: Array
+    counts: FloatArray
+    n: FloatArray
 
 
 def check_learner(learner: DefaultLearner) -> DefaultLearner:
@@ -169,17 +167,16 @@ def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
       False
     """
     known_settings = {
-        setting_name: setting_value
-        for setting_name, setting_value in body.items()
+        setting_name: value
+        for setting_name, value in body.items()
         if setting_name not in RETIRED_SETTINGS
     }
     unknown_names = sorted(set(known_settings) - set(DefaultLearner._fields))
     if unknown_names:
-        remedy = "read the log with the version that wrote it"
         refuse(
             f"learner settings must be among {', '.join(DefaultLearner._fields)}",
             ", ".join(unknown_names),
-            remedy,
+            "read the log with the version that wrote it",
         )
     return DefaultLearner(**{**DEFAULTS_OF_OLD_LOGS, **known_settings})
 
@@ -228,24 +225,26 @@ def add_signal(
         ("named", named_places, -1, n_values),
     ):
         if not ((places >= first_place) & (places < end_place)).all():
-            place_range = f"{places.min()} to {places.max()}"
             refuse(
                 f"{argument_name} must be a place below {end_place}",
-                place_range,
+                f"{places.min()} to {places.max()}",
                 "-1 is no signal, no name",
             )
-    is_rejection, is_correction = signal_places == SIGNALS.index("explicit_no"), named_places >= 0
+    is_rejection = signal_places == SIGNALS.index("explicit_no")
+    is_correction = named_places >= 0
     if (is_correction & (~is_rejection | (named_places == value_places))).any():
-        rule = "named must come with explicit_no and be another value"
-        refuse(rule, "none or the same", "-1 names none")
+        refuse(
+            "named must come with explicit_no and be another value",
+            "none or the same",
+            "-1 names none",
+        )
     # all rows of the batch at once: a flat view, in which each value of each row has an index
     new_counts = votes.counts.copy()
     value_rows = new_counts.reshape(-1, N_COUNTS)  # a row a value
-    row_offsets, has_signal = np.arange(value_places.size) * n_values, signal_places >= 0
-    value_indices, named_indices = (
-        row_offsets + value_places,
-        (row_offsets + named_places)[is_correction],
-    )
+    row_offsets = np.arange(value_places.size) * n_values
+    has_signal = signal_places >= 0
+    value_indices = row_offsets + value_places
+    named_indices = (row_offsets + named_places)[is_correction]
     value_rows[value_indices[has_signal], SIGNAL_COUNT_PLACES[signal_places[has_signal]]] += 1.0
     value_rows[named_indices, NAMED_PLACE] += 1.0
     value_rows[value_indices[is_correction], CORRECTED_PLACE] += 1.0
@@ -266,7 +265,7 @@ def decay_votes(votes: Votes, share_remembered: ArrayLike) -> Votes:
     return Votes(votes.counts * share_left[..., None, None], votes.n * share_left)
 
 
-def vote_counts(votes: Votes) -> Array:
+def vote_counts(votes: Votes) -> FloatArray:
     """Votes of each value as published: yes + 0.5 · silent − no + named, [..., V]."""
     counts = votes.counts
     return np.asarray(
@@ -277,7 +276,7 @@ def vote_counts(votes: Votes) -> Array:
     )
 
 
-def for_and_against(votes: Votes) -> tuple[Array, Array]:
+def for_and_against(votes: Votes) -> tuple[FloatArray, FloatArray]:
     """Evidence for each value and against it, in votes, [..., V] each.
 
     For: yes + named + 0.5 · silent. Against: no, and what is for the other values; a rejection that
@@ -293,7 +292,7 @@ def for_and_against(votes: Votes) -> tuple[Array, Array]:
     )
 
 
-def mean(votes: Votes, learner: DefaultLearner) -> Array:
+def mean(votes: Votes, learner: DefaultLearner) -> FloatArray:
     """Posterior mean rate of each value, [..., V]; −inf for what was never voted on."""
     votes_for, votes_against = for_and_against(votes)
     mean_rates = (learner.prior_yes + votes_for) / (
@@ -302,7 +301,7 @@ def mean(votes: Votes, learner: DefaultLearner) -> Array:
     return np.where(_voted_values(votes), mean_rates, -np.inf)
 
 
-def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
+def vote_confidence(votes: Votes, learner: DefaultLearner) -> FloatArray:
     """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
 
     vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its
@@ -340,7 +339,7 @@ def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
     )
 
 
-def band(confidence: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
+def band(confidence: ArrayLike, learner: DefaultLearner) -> PlaceArray:
     """Where a confidence is, [...]: 0 below `ask_below` or NaN, 2 above `apply_above`, else 1.
 
     Source: rule S5.5.
@@ -353,7 +352,7 @@ def band(confidence: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
 
 def question_schedule(
     confidence: ArrayLike, requests_before: ArrayLike, learner: DefaultLearner
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Whether the next request of rows is asked, bool [...].
 
     In band 0, and in band 1 if it is an `every`-th one.
@@ -370,16 +369,14 @@ def question_schedule(
       ... ).tolist()
       [True, False, False, True, False]
     """
-    gate_band, is_turn = (
-        band(confidence, learner),
-        (np.asarray(requests_before) + 1) % learner.every == 0,
-    )
+    gate_band = band(confidence, learner)
+    is_turn = (np.asarray(requests_before) + 1) % learner.every == 0
     return np.asarray((gate_band == 0) | ((gate_band == 1) & is_turn))
 
 
 def quantile(
     votes_for: ArrayLike, votes_against: ArrayLike, learner: DefaultLearner, probability: float
-) -> Array:
+) -> FloatArray:
     """Quantile of the Beta posterior of a rate, [...]; each pair of votes is found once.
 
     Args:
@@ -399,7 +396,7 @@ def quantile(
     return np.asarray(distinct_quantiles, np.float64)[pair_indices].reshape(vote_pairs.shape)
 
 
-def _voted_values(votes: Votes) -> NDArray[Any]:
+def _voted_values(votes: Votes) -> AnyArray:
     """Values that were voted on, bool [..., V]; a failure is no vote."""
     counts = votes.counts
     return np.asarray(
@@ -499,10 +496,8 @@ class ClarificationDefault(BaseModel):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         for value_name in self.counts.keys() | self.candidate_votes.keys():
-            stored_vote, counted_vote = (
-                self.candidate_votes.get(value_name, 0.0),
-                float(vote_counts(arrays(self, [value_name]))[0]),
-            )
+            stored_vote = self.candidate_votes.get(value_name, 0.0)
+            counted_vote = float(vote_counts(arrays(self, [value_name]))[0])
             if not isclose(
                 stored_vote, counted_vote, rel_tol=VOTE_TOLERANCE, abs_tol=VOTE_TOLERANCE
             ):
@@ -532,10 +527,10 @@ class ClarificationDefault(BaseModel):
 def _count_lists(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Counts as lists, without the last place where it is 0, as in logs from before that place."""
     return {
-        value_name: list(value_counts if value_counts.doubted else value_counts[:N_SIGNALS])
+        name: list(value_counts if value_counts.doubted else value_counts[:N_SIGNALS])
         if isinstance(value_counts, Counts)
         else _count_lists(value_counts)
-        for value_name, value_counts in counts.items()
+        for name, value_counts in counts.items()
     }
 
 
@@ -550,10 +545,10 @@ def place(default: ClarificationDefault, *further_values: str) -> list[str]:
 def arrays(default: ClarificationDefault, values: list[str] | None = None) -> Votes:
     """Votes of a row on its values, or on those given, [V]."""
     value_names = place(default) if values is None else values
-    count_table = np.array(
+    table = np.array(
         [default.counts.get(value_name, Counts()) for value_name in value_names], dtype=np.float64
     )
     return Votes(
-        count_table.reshape(len(value_names), N_COUNTS),
+        table.reshape(len(value_names), N_COUNTS),
         np.array(default.remembered, dtype=np.float64),
     )

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, check, spaced_rows
 from raglab.displays.tables import estimate_cells, interval_cells
 from raglab.metrics.intervals import mean_interval, percentile_interval
+from raglab.values import FloatArray, IntArray
 from raglab.words.canonical import percent
 from raglab.words.results import Summary
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Style
 
-Array = NDArray[np.float64]
 Band = Literal["interval", "quantiles"]
 MAX_LINE_POINTS = 400  # of a line
 RECENT_PARTS = (
@@ -152,17 +152,15 @@ class RegretDisplay(FrameDisplay):
     @property
     def _panels(self) -> dict[str, str]:
         """Column that each panel draws, and the label of its upright axis."""
-        net_text = ", net" if "spend" in self.rows else ""
+        text = ", net" if "spend" in self.rows else ""
         panel_labels = {
             "regret": f"cumulative regret ({self.unit})",
             "reward": f"mean before costs ({self.unit})",
             "spend": f"mean spend ({self.cost_unit})",
-            "recent": f"last {self.recent:,} rounds{net_text} ({self.unit})",
+            "recent": f"last {self.recent:,} rounds{text} ({self.unit})",
         }
         return {
-            column_name: panel_label
-            for column_name, panel_label in panel_labels.items()
-            if column_name in self.rows
+            name: panel_label for name, panel_label in panel_labels.items() if name in self.rows
         }
 
     @property
@@ -174,7 +172,8 @@ class RegretDisplay(FrameDisplay):
         return 7.2, min(2.8 + 1.8 * len(self._panels), 6.6)
 
     def _draw(self, style: Style) -> list[Any]:
-        run_lines, drawn_rounds = [], self.rows["round"].unique()
+        run_lines = []
+        drawn_rounds = self.rows["round"].unique()
         replications_text = canvas.size_text(self.rows["replications"], "replications")
         rounds_label = f"rounds (count{', logarithmic' if self.log_x else ''}; {replications_text})"
         for axes, (quantity, panel_label) in zip(self.axes_, self._panels.items(), strict=True):
@@ -225,21 +224,21 @@ class RegretDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         last_rows = self.rows.drop_duplicates("run", keep="last")
-        table_columns: dict[str, Any] = {
+        columns: dict[str, Any] = {
             column_name: last_rows[column_name] for column_name in ("run", "round", "replications")
         }
         for quantity, panel_label in self._panels.items():
-            table_columns[panel_label] = estimate_cells(
+            columns[panel_label] = estimate_cells(
                 last_rows, quantity, "" if quantity == "regret" else f"{quantity}_"
             )
         if "best" in last_rows:
-            table_columns["best arm"] = last_rows["best"]
-        summary_facts = [
+            columns["best arm"] = last_rows["best"]
+        facts = [
             (str(column_name), _last_regret(run_rows))
             for column_name, run_rows in self.rows.groupby("run")
         ]
-        summary_facts.append(("band", self._band_is))
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "regret")
+        facts.append(("band", self._band_is))
+        return Summary(facts, spaced_rows(columns), title=self.name or "regret")
 
 
 def _last_regret(run_rows: pd.DataFrame) -> str:
@@ -255,7 +254,7 @@ def _last_regret(run_rows: pd.DataFrame) -> str:
     )
 
 
-def _plotted_rounds(n_rounds: int, *, is_logarithmic: bool) -> NDArray[np.int64]:
+def _plotted_rounds(n_rounds: int, *, is_logarithmic: bool) -> IntArray:
     """Rounds that are drawn, from 1.
 
     All of them, or so many that a line is smooth, the last one among them.
@@ -271,9 +270,9 @@ def _plotted_rounds(n_rounds: int, *, is_logarithmic: bool) -> NDArray[np.int64]
 
 
 # a run
-def _cumulated(run: Any, drawn_rounds: NDArray[np.int64], n_recent: int) -> dict[str, Array]:  # noqa: ANN401
+def _cumulated(run: Any, drawn_rounds: IntArray, n_recent: int) -> dict[str, FloatArray]:  # noqa: ANN401
     """What is drawn of a run at some rounds, by column, [R, N]."""
-    run_columns: dict[str, Array] = {"regret": run.regret[:, drawn_rounds - 1]}
+    run_columns: dict[str, FloatArray] = {"regret": run.regret[:, drawn_rounds - 1]}
     if getattr(run, "spend", None) is not None:
         run_columns |= {
             "reward": run.gross[:, drawn_rounds - 1] / drawn_rounds,
@@ -284,18 +283,18 @@ def _cumulated(run: Any, drawn_rounds: NDArray[np.int64], n_recent: int) -> dict
     return run_columns
 
 
-def _recent_mean(cumulated_sums: Array, drawn_rounds: NDArray[np.int64], n_recent: int) -> Array:
+def _recent_mean(cumulated_sums: FloatArray, drawn_rounds: IntArray, n_recent: int) -> FloatArray:
     """Mean of the last rounds up to some rounds [N], of sums over the rounds so far [T, ...].
 
     Fewer at the start.
     """
     padded_sums = np.concatenate([np.zeros_like(cumulated_sums[:1]), cumulated_sums])
     first_rounds = np.maximum(drawn_rounds - n_recent, 0)
-    round_counts = (drawn_rounds - first_rounds).reshape(-1, *[1] * (cumulated_sums.ndim - 1))
-    return np.asarray((padded_sums[drawn_rounds] - padded_sums[first_rounds]) / round_counts)
+    counts = (drawn_rounds - first_rounds).reshape(-1, *[1] * (cumulated_sums.ndim - 1))
+    return np.asarray((padded_sums[drawn_rounds] - padded_sums[first_rounds]) / counts)
 
 
-def _best_recent(arm_values: Array, drawn_rounds: NDArray[np.int64], n_recent: int) -> Array:
+def _best_recent(arm_values: FloatArray, drawn_rounds: IntArray, n_recent: int) -> FloatArray:
     """Mean value of the best arm of the last rounds, [N], each arm over rounds that offered it."""
     is_available = ~np.isnan(arm_values)
     mean_values = _recent_mean(
@@ -333,9 +332,7 @@ class _ArmDisplay(FrameDisplay):
 
     def _parts(self) -> dict[str, pd.DataFrame]:
         """Rows of each arm."""
-        return {
-            str(arm_name): arm_rows for arm_name, arm_rows in self.rows.groupby("arm", sort=False)
-        }
+        return {str(arm_name): rows for arm_name, rows in self.rows.groupby("arm", sort=False)}
 
     def _draw_lines(
         self, style: Style, legend_suffixes: Sequence[str], axis_suffix: str = ""
@@ -348,10 +345,8 @@ class _ArmDisplay(FrameDisplay):
         """
         arm_lines = []
         for arm_index, (arm_name, arm_rows) in enumerate(self._parts().items()):
-            legend_label, line_look = (
-                f"{canvas.literal_text(arm_name)}{legend_suffixes[arm_index]}",
-                canvas.line_style(arm_index),
-            )
+            legend_label = f"{canvas.literal_text(arm_name)}{legend_suffixes[arm_index]}"
+            line_look = canvas.line_style(arm_index)
             line_look |= style
             arm_lines.append(
                 canvas.draw_with_band(
@@ -368,13 +363,13 @@ class _ArmDisplay(FrameDisplay):
         arm_cells = {
             arm_name: interval_cells(rows, self.VALUE) for arm_name, rows in arm_rows.items()
         }
-        table_columns = {"round": arm_rows[self.arms[0]]["round"]} | arm_cells
-        summary_facts = [
+        columns = {"round": arm_rows[self.arms[0]]["round"]} | arm_cells
+        facts = [
             ("arms", *self.arms),
             ("window", f"{self.window:,}"),
             ("band", self._band_is),
         ]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or self.VALUE)
+        return Summary(facts, spaced_rows(columns), title=self.name or self.VALUE)
 
     @property
     def _band_is(self) -> str:
@@ -462,7 +457,9 @@ class ArmShareDisplay(_ArmDisplay):
         return f"{100 * self.level:g} % of the replications"
 
 
-def _arm_rows(window_middles: Array, arms: Sequence[str], **columns: Array) -> pd.DataFrame:
+def _arm_rows(
+    window_middles: FloatArray, arms: Sequence[str], **columns: FloatArray
+) -> pd.DataFrame:
     """Rows of columns by window and arm, [N, A] each: the value, the ends of its band."""
     import pandas as pd
 
@@ -470,13 +467,10 @@ def _arm_rows(window_middles: Array, arms: Sequence[str], **columns: Array) -> p
         "round": np.repeat(window_middles, len(arms)),
         "arm": list(arms) * len(window_middles),
     }
-    return pd.DataFrame(
-        row_columns
-        | {column_name: arm_values.ravel() for column_name, arm_values in columns.items()}
-    )
+    return pd.DataFrame(row_columns | {name: values.ravel() for name, values in columns.items()})
 
 
-def _windows(n_rounds: int, window_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _windows(n_rounds: int, window_size: int) -> tuple[IntArray, IntArray]:
     """First round of each window, from 0, and how many it has, [N] each."""
     window_starts = np.arange(0, n_rounds, window_size)
     return window_starts, np.diff(np.append(window_starts, n_rounds))
@@ -492,17 +486,17 @@ CHOICE_TICK: dict[str, Any] = {
 }
 
 
-def _windowed(propensities: Array, window_starts: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+def _windowed(
+    propensities: FloatArray, window_starts: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean, least and largest of each window of rounds, [W, A] each.
 
     NaN where an arm was never available in it.
     """
-    available_counts = np.add.reduceat(
-        ~np.isnan(propensities), window_starts, axis=0, dtype=np.float64
-    )
+    counts = np.add.reduceat(~np.isnan(propensities), window_starts, axis=0, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_propensities = (
-            np.add.reduceat(np.nan_to_num(propensities), window_starts, axis=0) / available_counts
+            np.add.reduceat(np.nan_to_num(propensities), window_starts, axis=0) / counts
         )
     return (
         mean_propensities,
@@ -525,7 +519,7 @@ class PropensityDisplay(_ArmDisplay):
       rounds: of the log.
     """
 
-    action: NDArray[np.int64] | None = None
+    action: IntArray | None = None
     floor: float | None = None
 
     VALUE: ClassVar = "propensity"
@@ -642,7 +636,8 @@ class PropensityDisplay(_ArmDisplay):
         return self.rows.rename(columns={"low": "least", "high": "most"})
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, legend_suffixes = self.ax_, [""] * len(self.arms)
+        axes = self.ax_
+        legend_suffixes = [""] * len(self.arms)
         if self.action is not None:
             chosen_rounds = [
                 np.flatnonzero(self.action == arm_index) + 1 for arm_index in range(len(self.arms))
@@ -688,8 +683,8 @@ class PosteriorDisplay(FrameDisplay):
       rows: an arm: `arm`, `pulls`, `mean`, and `low` and `high` of its central interval at `level`.
     """
 
-    at: Array
-    density: Array
+    at: FloatArray
+    density: FloatArray
     what: str
     level: float = 0.95
 
@@ -765,9 +760,11 @@ class PosteriorDisplay(FrameDisplay):
         return cls(arm_rows, belief.grid, density, quantity, level).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, arm_lines = self.ax_, []
+        axes = self.ax_
+        arm_lines = []
         for arm_index, arm_row in enumerate(self.rows.to_dict("records")):
-            density, line_look = self.density[:, arm_index], canvas.line_style(arm_index) | style
+            density = self.density[:, arm_index]
+            line_look = canvas.line_style(arm_index) | style
             pulls_text = f"{arm_row['pulls']:,} pull{'' if arm_row['pulls'] == 1 else 's'}"
             legend_label = (
                 f"{canvas.literal_text(arm_row['arm'])}: mean {arm_row['mean']:.3f}, {pulls_text}"
@@ -795,9 +792,7 @@ class PosteriorDisplay(FrameDisplay):
         return f"central {100 * self.level:g} %"
 
     def _summary(self) -> Summary:
-        table_columns: dict[str, Any] = {
-            column_name: self.rows[column_name] for column_name in ("arm", "pulls")
-        }
-        table_columns["mean"] = estimate_cells(self.rows, "mean")
-        summary_facts = [("density of", self.what), ("interval", self._band_is)]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "posterior")
+        columns: dict[str, Any] = {name: self.rows[name] for name in ("arm", "pulls")}
+        columns["mean"] = estimate_cells(self.rows, "mean")
+        facts = [("density of", self.what), ("interval", self._band_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "posterior")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates, metrics, replay
 from raglab.decision import chain
@@ -18,7 +17,7 @@ from raglab.displays.tables import interval, rate_cells
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status, TraceData
 from raglab.words.canonical import percent
 from raglab.words.results import Summary
 
@@ -41,12 +40,12 @@ class Boundary(NamedTuple):
     it is the one that decided. depths: that the trace holds.
     """
 
-    confidence: NDArray[np.float64]
-    group: NDArray[np.int8]
-    zone: NDArray[np.int8]
-    explicit: NDArray[np.bool_]
-    answered: NDArray[np.bool_]
-    right: NDArray[np.bool_]
+    confidence: FloatArray
+    group: CodeArray
+    zone: CodeArray
+    explicit: BoolArray
+    answered: BoolArray
+    right: BoolArray
     tau_default: float
     tau_explicit: float
     depth: int | None
@@ -90,10 +89,10 @@ class ZoneCounts(NamedTuple):
     All, those that name documents, those answered, those decided rightly.
     """
 
-    n: NDArray[np.int64]
-    explicit: NDArray[np.int64]
-    answered: NDArray[np.int64]
-    right: NDArray[np.int64]
+    n: IntArray
+    explicit: IntArray
+    answered: IntArray
+    right: IntArray
 
 
 def decision_boundary(
@@ -115,11 +114,11 @@ def decision_boundary(
     Source: confidence heuristics, sections 5 to 7 (rule S2.8).
     """
     shard_boundaries = list(each_shard(shard_boundary, trace, policy, arm, depth, what="boundary"))
-    case_columns: dict[str, Any] = {
-        field_name: np.concatenate([getattr(boundary, field_name) for boundary in shard_boundaries])
-        for field_name in ("confidence", "group", "zone", "explicit", "answered", "right")
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(boundary, name) for boundary in shard_boundaries])
+        for name in ("confidence", "group", "zone", "explicit", "answered", "right")
     }
-    return shard_boundaries[0]._replace(**case_columns)
+    return shard_boundaries[0]._replace(**columns)
 
 
 def shard_boundary(
@@ -134,13 +133,15 @@ def shard_boundary(
     is_depth = depth is None or 0 <= depth < n_depths
     check(is_depth, f"depth must be one that the trace holds, 0 to {n_depths - 1}", depth)
     (decisions,) = replay.decide_policies(trace, [policy], arm)
-    evidence, case_indices = decisions.tables.evidence, np.arange(len(trace))
+    evidence = decisions.tables.evidence
+    case_indices = np.arange(len(trace))
     depth_indices = (
         decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
     )
     # Which hits would be chosen if no gate stood in the way: else a refused case would count as one
     # without evidence.
-    thresholds, policy_shape = policy_thresholds([policy.without_gates()]), (1, len(trace))
+    thresholds = policy_thresholds([policy.without_gates()])
+    policy_shape = (1, len(trace))
     chosen_slots = np.stack(
         [
             chain.gate_depth(evidence, thresholds, depth_index, policy_shape).slot[0]
@@ -285,15 +286,25 @@ class DecisionBoundaryDisplay(Display):
                 "edgecolor": canvas.SILVER,
                 "linewidth": 0.5,
             }
-            zone_label = f"{self.zone(zone)}; {_ok_share_text(group_counts, zone, self.level)}"
-            axes.axvspan(zone_start, zone_end, label=zone_label, zorder=0, **zone_style)
+            axes.axvspan(
+                zone_start,
+                zone_end,
+                label=f"{self.zone(zone)}; {_ok_share_text(group_counts, zone, self.level)}",
+                zorder=0,
+                **zone_style,
+            )
             if zone_end - zone_start >= _letter_points(axes) * len(boundary.names[zone]):
                 name_position = ((zone_start + zone_end) / 2, ZONE_NAME_HEIGHT)
                 axes.text(*name_position, boundary.names[zone], style="italic", **CENTRED_TEXT)
         _draw_taus(axes, boundary)
-        drawn_name, n_cases = canvas.literal_text(self.name_ or "all"), len(boundary.group)
-        cases_text = f"{drawn_name}: {n_cases} cases, exact {100 * self.level:g} % intervals"
-        case_bars = _draw_cases(axes, boundary, cases_text, style)
+        drawn_name = canvas.literal_text(self.name_ or "all")
+        n_cases = len(boundary.group)
+        case_bars = _draw_cases(
+            axes,
+            boundary,
+            f"{drawn_name}: {n_cases} cases, exact {100 * self.level:g} % intervals",
+            style,
+        )
         # a row a label, and one axis of confidence
         canvas.tidy(axes)
         axes.grid(visible=False)
@@ -316,7 +327,7 @@ class DecisionBoundaryDisplay(Display):
           zone: number of the thresholds that the confidence reaches, 0 to 2.
         """
         zone_start, zone_end = self.boundary.ends(zone)
-        range_texts = (
+        texts = (
             f"below {zone_end:.4g}",
             f"{zone_start:.4g} to below {zone_end:.4g}",
             f"at or above {zone_start:.4g}",
@@ -326,7 +337,7 @@ class DecisionBoundaryDisplay(Display):
             f"answered {self.boundary.names[LOWER_THRESHOLD]}",
             "answered by this gate",
         )
-        return f"{range_texts[zone]}: {gate_actions[zone]}"
+        return f"{texts[zone]}: {gate_actions[zone]}"
 
     def frame(self) -> pd.DataFrame:
         """One row a zone and label.
@@ -340,7 +351,8 @@ class DecisionBoundaryDisplay(Display):
         """
         import pandas as pd
 
-        boundary, group_counts = self.boundary, zone_counts(self.boundary)
+        boundary = self.boundary
+        group_counts = zone_counts(self.boundary)
         zones = list(boundary.zones)
         n_cases, explicit_counts, answered_counts, right_counts = (
             zone_table[zones].ravel() for zone_table in group_counts
@@ -371,17 +383,17 @@ class DecisionBoundaryDisplay(Display):
     @property
     def says(self) -> str:
         """What the picture shows, in words."""
-        return "; ".join(" ".join(fact_row) for fact_row in self._facts) + "."
+        return "; ".join(" ".join(row) for row in self._facts) + "."
 
     @property
     def _facts(self) -> list[tuple[str, str]]:
         """Cases at or above the upper threshold, the order of the confidence, named documents."""
-        boundary, group_counts = self.boundary, zone_counts(self.boundary)
-        above_counts, group_totals = group_counts.n[BOTH_THRESHOLDS], group_counts.n.sum(axis=0)
-        n_explicit, explicit_between = (
-            int(boundary.explicit.sum()),
-            group_counts.explicit[LOWER_THRESHOLD],
-        )
+        boundary = self.boundary
+        group_counts = zone_counts(self.boundary)
+        above_counts = group_counts.n[BOTH_THRESHOLDS]
+        group_totals = group_counts.n.sum(axis=0)
+        n_explicit = int(boundary.explicit.sum())
+        explicit_between = group_counts.explicit[LOWER_THRESHOLD]
         is_right = boundary.group == 0  # if answered, against all others
         auroc = metrics.auroc(is_right, boundary.confidence)
         auroc_interval = metrics.auroc_interval(is_right, boundary.confidence, self.level)
@@ -407,14 +419,12 @@ class DecisionBoundaryDisplay(Display):
     def _summary(self) -> Summary:
         column_heads = {"n": "cases", "explicit": "naming documents"}
         zone_frame = self.frame().rename(columns=column_heads)
-        table_columns: dict[str, Any] = dict(
+        columns: dict[str, Any] = dict(
             zone_frame[["zone", "label", *column_heads.values(), "answered"]]
         )
-        table_columns["decided rightly"] = rate_cells(self.frame())
-        summary_facts = [*self._facts, ("interval", f"exact {100 * self.level:g} %")]
-        return Summary(
-            summary_facts, spaced_rows(table_columns), title=self.name or "decision boundary"
-        )
+        columns["decided rightly"] = rate_cells(self.frame())
+        facts = [*self._facts, ("interval", f"exact {100 * self.level:g} %")]
+        return Summary(facts, spaced_rows(columns), title=self.name or "decision boundary")
 
 
 def _named_thresholds(boundary: Boundary) -> list[tuple[float, str]]:
@@ -424,10 +434,7 @@ def _named_thresholds(boundary: Boundary) -> list[tuple[float, str]]:
     )
     if sorted_taus[0][0] == sorted_taus[1][0]:
         return [(sorted_taus[0][0], f"tau_explicit = tau_default = {sorted_taus[0][0]:.4g}")]
-    return [
-        (threshold, f"{threshold_name} {threshold:.4g}")
-        for threshold, threshold_name in sorted_taus
-    ]
+    return [(threshold, f"{name} {threshold:.4g}") for threshold, name in sorted_taus]
 
 
 def _share_text(numerator: int, denominator: int) -> str:
@@ -439,7 +446,8 @@ def _share_text(numerator: int, denominator: int) -> str:
 
 def _ok_share_text(group_counts: ZoneCounts, zone: int, level: float) -> str:
     """Share of a zone's cases that are labelled ok."""
-    n_ok, n_cases = int(group_counts.n[zone, :2].sum()), int(group_counts.n[zone].sum())
+    n_ok = int(group_counts.n[zone, :2].sum())
+    n_cases = int(group_counts.n[zone].sum())
     lower_bound, upper_bound = metrics.clopper_pearson(n_ok, n_cases, level)
     return f"{n_ok}/{n_cases} labelled ok" + (
         f", {percent(n_ok / n_cases)} ({interval(float(lower_bound), float(upper_bound))})"
@@ -501,12 +509,22 @@ def _draw_cases(axes: Axes, boundary: Boundary, cases_text: str, style: Style) -
                 clip_on=False,
                 **case_mark,
             )
-    legend_label = f"{cases_text}; bars of {BAR_WIDTH:g} points, the tallest {tallest_count}"
-    axes.fill_between([], [], [], color=canvas.GREY, label=legend_label, **bar_style)
+    axes.fill_between(
+        [],
+        [],
+        [],
+        color=canvas.GREY,
+        label=f"{cases_text}; bars of {BAR_WIDTH:g} points, the tallest {tallest_count}",
+        **bar_style,
+    )
     axes.plot([], [], label="one case", **_case_marker(canvas.GREY, is_explicit=False))
     if boundary.explicit.any():
-        legend_label = "one case whose user named documents: tau_explicit holds"
-        axes.plot([], [], label=legend_label, **_case_marker(canvas.GREY, is_explicit=True))
+        axes.plot(
+            [],
+            [],
+            label="one case whose user named documents: tau_explicit holds",
+            **_case_marker(canvas.GREY, is_explicit=True),
+        )
     return drawn_bars
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
-from raglab.values import Status
+from raglab.values import FloatArray, IntArray, Status
 from raglab.words.characters import visible
 from raglab.words.text import html_text
 
@@ -117,7 +117,7 @@ def size_text(counts: ArrayLike, counted_noun: str) -> str:
     )
 
 
-def spaced_places(n_rows: int, max_places: int) -> NDArray[np.int64]:
+def spaced_places(n_rows: int, max_places: int) -> IntArray:
     """Places of n rows, evenly spaced, at most so many, with both ends.
 
     Example:
@@ -127,9 +127,7 @@ def spaced_places(n_rows: int, max_places: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, max_places)).round().astype(np.int64))
 
 
-def visible_range(
-    change_points: NDArray[np.float64], marks: Sequence[float]
-) -> tuple[float, float]:
+def visible_range(change_points: FloatArray, marks: Sequence[float]) -> tuple[float, float]:
     """Part of an axis with every change, and the marks near them.
 
     A mark is near within `FAR_MARK_WIDTHS` times the width of all changes.
@@ -193,7 +191,8 @@ def panels(
     """
     subplot_options: Style = {"sharex": n_columns == 1, "squeeze": False}
     if ax is None:
-        n_panels, panel_height = n_rows * n_columns, figure_size[1] / n_rows
+        n_panels = n_rows * n_columns
+        panel_height = figure_size[1] / n_rows
         if figure_width is not None and n_columns > (
             fitting_columns := max(1, int(figure_width / MIN_PANEL_INCHES))
         ):
@@ -226,7 +225,8 @@ def is_narrow(axes: Axes) -> bool:
 
 def _size_in_inches(axes: Axes) -> tuple[float, float]:
     """Width and height of the place of axes, with its labels."""
-    axes_box, figure = axes.get_position(original=True), whole_figure(axes)
+    axes_box = axes.get_position(original=True)
+    figure = whole_figure(axes)
     return (
         axes_box.width * figure.get_figwidth() / SUBPLOT_SHARE,
         axes_box.height * figure.get_figheight() / SUBPLOT_SHARE,
@@ -269,7 +269,7 @@ def fit(axes: Axes) -> None:
 
 def _wrapped(text: str, line_length: int) -> str:
     """Text in lines of at most so many signs."""
-    return "\n".join(fill(text_line, max(line_length, 12)) for text_line in text.split("\n"))
+    return "\n".join(fill(line, max(line_length, 12)) for line in text.split("\n"))
 
 
 def whole_figure(artist: Figure | Axes) -> Figure:
@@ -291,7 +291,8 @@ def png(artist: Figure | Axes, note: str = "") -> bytes:
     Args:
       note: written below it, so that it also stands where the figure is shown alone.
     """
-    png_bytes, figure = BytesIO(), whole_figure(artist)
+    png_bytes = BytesIO()
+    figure = whole_figure(artist)
     if note:
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
     figure.savefig(
@@ -300,7 +301,7 @@ def png(artist: Figure | Axes, note: str = "") -> bytes:
     return png_bytes.getvalue()
 
 
-def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[np.float64]:
+def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> FloatArray:
     """Lengths of an interval's arms below and above its value, [2, N].
 
     NaN where there is no interval to be drawn.
@@ -517,7 +518,8 @@ __all__ = ["Axes", "Figure"]
 def image(figure: Figure, alternative_text: str) -> str:
     """Figure as an image of a page; none where `pyplot` shows it in any case."""
     # a figure is pyplot's only where somebody imported that; closed, it has no manager
-    pyplot, manager = sys.modules.get("matplotlib.pyplot"), figure.canvas.manager
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    manager = figure.canvas.manager
     if pyplot is not None and manager is not None and pyplot.fignum_exists(manager.num):
         return ""
     png_text = b64encode(png(figure)).decode("ascii")

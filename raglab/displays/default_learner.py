@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.default_learner.simulation import Silence
 from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW
 from raglab.displays import canvas
 from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import estimate_cells
+from raglab.values import FloatArray
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ class ConfidenceDisplay(FrameDisplay):
             table_rows.append(
                 table_row | {"ends at": last_confidence, "questions": path_rows["question"].sum()}
             )
-        summary_facts = [("requests", f"{self.rows['request'].max():,}")]
+        facts = [("requests", f"{self.rows['request'].max():,}")]
         title = self.name or "confidence of a row that is always right"
-        return Summary(summary_facts, spaced_rows(table_rows), title=title)
+        return Summary(facts, spaced_rows(table_rows), title=title)
 
 
 GATE_THRESHOLDS = (  # value, name, upright alignment, distance from its line
@@ -138,7 +138,8 @@ def _draw_path(
     style: Style,
 ) -> Any:  # noqa: ANN401
     """Line of a learner, with a mark where the user was asked."""
-    line_look, question_rows = canvas.line_style(learner_index) | style, path[path["question"]]
+    line_look = canvas.line_style(learner_index) | style
+    question_rows = path[path["question"]]
     legend_label = f"{canvas.literal_text(learner)}: ends at {path['confidence'].iloc[-1]:.3f}"
     if path["gated"].any():
         legend_label += f", questions: {len(question_rows)}"
@@ -161,12 +162,12 @@ class SplitDisplay(Display):
       requests: name -> request of each row at which it was split, NaN never, [R].
     """
 
-    requests: Mapping[str, NDArray[np.float64]]
+    requests: Mapping[str, FloatArray]
 
     @classmethod
     def from_requests(
         cls,
-        requests: Mapping[str, NDArray[np.float64]],
+        requests: Mapping[str, FloatArray],
         **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of splits by name.
@@ -184,11 +185,11 @@ class SplitDisplay(Display):
         check(has_rows, "requests must hold a name with a number a row", "none")
         return cls(requests).plot(**drawing)
 
-    def _known(self) -> dict[str, NDArray[np.float64]]:
+    def _known(self) -> dict[str, FloatArray]:
         """Requests of the rows that were split."""
         return {
-            world_name: split_requests[~np.isnan(split_requests)]
-            for world_name, split_requests in self.requests.items()
+            name: split_requests[~np.isnan(split_requests)]
+            for name, split_requests in self.requests.items()
         }
 
     def _draw(self, style: Style) -> list[Any]:
@@ -209,9 +210,13 @@ class SplitDisplay(Display):
             split_text = (
                 f"{len(split_requests)} of {canvas.size_text(n_rows, 'rows')} split{median_text}"
             )
-            legend_label = f"{canvas.literal_text(world_name)}: {split_text}"
             split_lines.append(
-                axes.stairs(bin_shares, bin_edges, label=legend_label, **outline_style)
+                axes.stairs(
+                    bin_shares,
+                    bin_edges,
+                    label=f"{canvas.literal_text(world_name)}: {split_text}",
+                    **outline_style,
+                )
             )
         axes.set_xlabel("requests of the row until it is split (count)")
         canvas.shares_up(axes, "rows (share, %)")
@@ -226,12 +231,12 @@ class SplitDisplay(Display):
         world_frames = [
             pd.DataFrame(
                 {
-                    "name": world_name,
+                    "name": name,
                     "row": np.arange(len(split_requests)),
                     "requests": split_requests,
                 }
             )
-            for world_name, split_requests in self.requests.items()
+            for name, split_requests in self.requests.items()
         ]
         return pd.concat(world_frames, ignore_index=True)
 
@@ -250,12 +255,12 @@ class SplitDisplay(Display):
                 )
                 table_row[f"{100 * quantile:g} % after"] = quantile_requests
             table_rows.append(table_row)
-        summary_facts = [
+        facts = [
             (world_name, f"{len(world_requests)} split")
             for world_name, world_requests in split_requests.items()
         ]
         title = self.name or "requests until the split"
-        return Summary(summary_facts, spaced_rows(table_rows), title=title)
+        return Summary(facts, spaced_rows(table_rows), title=title)
 
 
 CLARIFY_MEASURES = {  # title and label of their panels
@@ -308,10 +313,8 @@ class ClarifyDisplay(FrameDisplay):
         for policy_index, (policy, policy_rows) in enumerate(
             self._drawn_rows().groupby("policy", sort=False)
         ):
-            policy_label, line_look = (
-                canvas.literal_text(str(policy)),
-                canvas.line_style(policy_index) | style,
-            )
+            policy_label = canvas.literal_text(str(policy))
+            line_look = canvas.line_style(policy_index) | style
             for axes, measure in zip(self.axes_, CLARIFY_MEASURES, strict=True):
                 measure_line = canvas.draw_with_band(
                     axes, policy_rows, "last", measure, policy_label, line_look, f"{measure}_"
@@ -340,32 +343,30 @@ class ClarifyDisplay(FrameDisplay):
 
         That of a mean may reach below 0, a count cannot.
         """
-        bound_columns = [
+        columns = [
             f"{measure}_{bound_name}"
             for measure in CLARIFY_MEASURES
             if measure != "regret"
             for bound_name in ("low", "high")
         ]
         return self.rows.assign(
-            **{column_name: self.rows[column_name].clip(lower=0.0) for column_name in bound_columns}
+            **{column_name: self.rows[column_name].clip(lower=0.0) for column_name in columns}
         )
 
     def _summary(self) -> Summary:
         last_rows = self.rows.drop_duplicates("policy", keep="last")
-        table_columns: dict[str, Any] = {"policy": last_rows["policy"]}
+        columns: dict[str, Any] = {"policy": last_rows["policy"]}
         for measure, (column_head, _) in list(CLARIFY_MEASURES.items())[:3]:
-            table_columns[column_head] = estimate_cells(last_rows, measure, f"{measure}_")
+            columns[column_head] = estimate_cells(last_rows, measure, f"{measure}_")
         users, requests = (
             str(int(last_rows[column_name].max())) for column_name in ("users", "last")
         )
-        summary_facts = [
+        facts = [
             ("users", users),
             ("requests", requests),
             ("interval", USER_INTERVAL_LABEL),
         ]
-        return Summary(
-            summary_facts, spaced_rows(table_columns), title=self.name or "clarification"
-        )
+        return Summary(facts, spaced_rows(columns), title=self.name or "clarification")
 
 
 @dataclass(eq=False, repr=False)
@@ -402,7 +403,8 @@ class SilenceDisplay(Display):
         return cls(rows).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, policy_lines = self.ax_, []
+        axes = self.ax_
+        policy_lines = []
         for policy_index, (policy, policy_rows) in enumerate(
             self.frame().groupby("policy", sort=False)
         ):
@@ -423,7 +425,7 @@ class SilenceDisplay(Display):
         canvas.legend_above(axes)  # inside it would lie on a line that rises early
         return policy_lines
 
-    def _after(self) -> dict[str, NDArray[np.float64]]:
+    def _after(self) -> dict[str, FloatArray]:
         """Of each policy.
 
         Requests of the rows that were met, after which they asked no more, NaN never, sorted.
@@ -437,19 +439,19 @@ class SilenceDisplay(Display):
         """A row a policy and number of requests: `policy`, `requests`, `share`, `rows`."""
         import pandas as pd
 
-        request_counts = np.arange(
+        counts = np.arange(
             int(max(silence.requests.max() for silence in self.policies.values())) + 1
         )
         policy_frames = []
         for policy, silent_after in self._after().items():
             silent_shares = np.searchsorted(
-                silent_after[~np.isnan(silent_after)], request_counts, side="right"
+                silent_after[~np.isnan(silent_after)], counts, side="right"
             ) / len(silent_after)
             policy_frames.append(
                 pd.DataFrame(
                     {
                         "policy": policy,
-                        "requests": request_counts,
+                        "requests": counts,
                         "share": silent_shares,
                         "rows": len(silent_after),
                     }
@@ -472,10 +474,8 @@ class SilenceDisplay(Display):
             }
             for policy, policy_requests in silent_after.items()
         ]
-        summary_facts = [
+        facts = [
             (policy, f"{policy_requests.notna().sum()} silent")
             for policy, policy_requests in silent_after.items()
         ]
-        return Summary(
-            summary_facts, spaced_rows(table_rows), title=self.name or "time until silence"
-        )
+        return Summary(facts, spaced_rows(table_rows), title=self.name or "time until silence")

@@ -123,9 +123,9 @@ def joined_panels(panel_frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Rows of several panels below each other, their column `panel` first."""
     import pandas as pd
 
-    panel_rows = pd.concat(panel_frames, ignore_index=True)
-    panel_rows.insert(0, "panel", panel_rows.pop("panel"))
-    return panel_rows
+    rows = pd.concat(panel_frames, ignore_index=True)
+    rows.insert(0, "panel", rows.pop("panel"))
+    return rows
 
 
 def check_rows(argument_name: str, frame: pd.DataFrame, needed_columns: Sequence[str] = ()) -> None:

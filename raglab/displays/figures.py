@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.displays import canvas
 from raglab.metrics import RATE_TABLE, Interval
-from raglab.values import Curve, Floats, Status
+from raglab.values import BoolArray, Curve, FloatArray, Floats, IntArray, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +34,7 @@ def risk_line(axes: Axes, curve: Curve, label: str, legend_index: int, **style: 
     return axes.plot(from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), **line_look)[0]
 
 
-def from_zero_coverage(values: NDArray[np.float64], scale: float = 1.0) -> NDArray[np.float64]:
+def from_zero_coverage(values: FloatArray, scale: float = 1.0) -> FloatArray:
     """Values with the first once more at coverage 0, times a scale."""
     return np.concatenate([scale * values[:1], values])
 
@@ -222,7 +221,7 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
 
 
 def confusion_matrix(
-    counts: NDArray[np.int64],
+    counts: IntArray,
     ax: Axes | None = None,
     *,
     title: str = "",
@@ -286,7 +285,7 @@ def confusion_matrix(
     return axes
 
 
-def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
+def confusion_matrices(counts: Mapping[str, IntArray]) -> Figure:
     """`confusion_matrix` of several policies beside each other."""
     figure = canvas.empty_figure(4.4 * len(counts), 4.2)
     for axes, (policy_name, policy_counts) in zip(
@@ -299,7 +298,7 @@ def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
 DECISION_WORDS = {Status.ok: "answers", Status.refuse: "refuses", Status.ambiguous: "asks back"}
 
 
-def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> Figure:
+def probability_by_label(counts: IntArray, edges: Sequence[float]) -> Figure:
     """Histogram of P(right) for each label, stacked by what was decided.
 
     Args:
@@ -325,8 +324,7 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
         canvas.counts_up(axes, int(bar_floor.max(initial=0)))
         canvas.tidy(axes)
     panels[-1].set_xlim(edges[0], edges[-1])
-    axis_label = "P(right), probability that an answer would be right (%)"
-    panels[-1].set_xlabel(axis_label, fontsize=9)
+    panels[-1].set_xlabel("P(right), probability that an answer would be right (%)", fontsize=9)
     return canvas.legend_over(panels, 3)
 
 
@@ -403,9 +401,9 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
 
 
 def pareto(
-    false_refusal: NDArray[np.float64],
-    hallucination: NDArray[np.float64],
-    front: NDArray[np.bool_],
+    false_refusal: FloatArray,
+    hallucination: FloatArray,
+    front: BoolArray,
     targets: Mapping[str, float],
 ) -> Axes:
     """Trials by false-refusal and hallucination rate, a line through those unbeaten in both.

@@ -99,8 +99,10 @@ class FrontierDisplay(FrameDisplay):
         )
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, is_corner = self.ax_, self.rows["kind"] == CORNER_KIND
-        corner_rows, plan_rows = self.rows[is_corner], self.rows[~is_corner]
+        axes = self.ax_
+        is_corner = self.rows["kind"] == CORNER_KIND
+        corner_rows = self.rows[is_corner]
+        plan_rows = self.rows[~is_corner]
         mark_style: Style = {"color": canvas.GREY, "marker": "o", "markersize": 4, "linewidth": 1.5}
         mark_style["label"] = "fixed mixtures of arms"
         frontier_lines = list(
@@ -114,10 +116,8 @@ class FrontierDisplay(FrameDisplay):
             label_side = (
                 {"xytext": (-5, 5), "ha": "right", "va": "bottom"} if is_last_corner else label_side
             )
-            corner_name, mark_style = (
-                canvas.literal_text(str(point_row["policy"])),
-                label_side | {"bbox": canvas.CLEAR_BOX},
-            )
+            corner_name = canvas.literal_text(str(point_row["policy"]))
+            mark_style = label_side | {"bbox": canvas.CLEAR_BOX}
             corner_point = (point_row["spend"], point_row["reward"])
             axes.annotate(
                 corner_name, corner_point, textcoords="offset points", fontsize=8, **mark_style
@@ -146,7 +146,8 @@ class FrontierDisplay(FrameDisplay):
             axes.axvline(self.budget, label="budget", **canvas.TARGET_LINE)
         # room for the names beside the outer corners
         axes.margins(x=0.12, y=0.12)
-        unit_text, questions_text = self.unit, canvas.size_text(self.questions, "questions")
+        unit_text = self.unit
+        questions_text = canvas.size_text(self.questions, "questions")
         axes.set_xlabel(
             canvas.literal_text(f"spend a question ({unit_text})", canvas.LONGEST_TITLE)
         )
@@ -159,10 +160,10 @@ class FrontierDisplay(FrameDisplay):
         reward_rows = self.rows.reindex(
             columns=["policy", "reward", "reward_low", "reward_high", "spend"]
         )
-        table_columns = {
+        columns = {
             "policy": reward_rows["policy"],
             "reward": estimate_cells(reward_rows, "reward", "reward_"),
             "spend": reward_rows["spend"],
         }
-        summary_facts = [("questions", f"{self.questions:,}"), ("spend in", self.unit)]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "frontier")
+        facts = [("questions", f"{self.questions:,}"), ("spend in", self.unit)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "frontier")

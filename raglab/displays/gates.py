@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab import calibration, metrics
 from raglab.calibration import Brier, SmoothECE, Strategy
@@ -19,7 +19,7 @@ from raglab.displays import canvas, figures
 from raglab.displays.display import Display, FrameDisplay, check, check_rows, spaced_rows
 from raglab.displays.tables import percent_cells, rate_cells
 from raglab.metrics import RATE_TABLE, Costs, Interval
-from raglab.values import Curve, Status
+from raglab.values import AnyArray, Curve, FloatArray, IntArray, Status
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -188,18 +188,18 @@ class ThresholdSweepDisplay(FrameDisplay):
         canvas.draw_band_label(axes, f"{100 * self.level:g} % interval at each step")
         certified_marks: list[float] = []
         if (certificate := self.certificate) is not None:
-            certified_threshold, certificate_text = (
-                certificate.threshold,
-                _certified_text(certificate),
-            )
+            certified_threshold = certificate.threshold
+            certificate_text = _certified_text(certificate)
             if certified_threshold is None:
                 axes.plot([], [], label=certificate_text, linestyle="none")
             else:
                 certified_marks = [certified_threshold]
                 axes.axvline(certified_threshold, label=certificate_text, **canvas.CERTIFIED_LINE)
-                bound_label = f"upper bound there, {100 * certificate.bound:.3g} %"
                 axes.plot(
-                    certified_marks, [certificate.bound], label=bound_label, **canvas.BOUND_MARK
+                    certified_marks,
+                    [certificate.bound],
+                    label=f"upper bound there, {100 * certificate.bound:.3g} %",
+                    **canvas.BOUND_MARK,
                 )
         # A range that holds every change and the certified threshold; targets dashed in the ink of
         # their rate.
@@ -216,7 +216,7 @@ class ThresholdSweepDisplay(FrameDisplay):
         canvas.legend_beside(axes)
         return rate_lines
 
-    def _edges(self) -> NDArray[np.float64]:
+    def _edges(self) -> FloatArray:
         """Ends of the steps.
 
         An open end lies as far out as all steps are wide, so that it is drawn.
@@ -232,9 +232,9 @@ class ThresholdSweepDisplay(FrameDisplay):
         )
 
     def _summary(self) -> Summary:
-        table_columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
+        columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
         for rate in self.rates:
-            table_columns[canvas.rate_label(rate)] = rate_cells(self.rows, rate, f"{rate}_")
+            columns[canvas.rate_label(rate)] = rate_cells(self.rows, rate, f"{rate}_")
         facts = [
             ("threshold", self.name or self.threshold),
             ("interval", _exact_interval_text(self.level)),
@@ -244,7 +244,7 @@ class ThresholdSweepDisplay(FrameDisplay):
             for rate, denominator in self.share_of.items()
         ]
         facts += _certificate_facts(self.certificate)
-        return Summary(facts, spaced_rows(table_columns))
+        return Summary(facts, spaced_rows(columns))
 
 
 def _exact_interval_text(level: float) -> str:
@@ -257,11 +257,11 @@ def _certificate_facts(certificate: Certificate | None) -> list[tuple[str, str]]
 
 def _certified_text(certificate: Certificate) -> str:
     """Certified threshold and promise, or that there is none, for a legend."""
-    confidence_text = f"{100 * (1 - certificate.delta):g} % confidence"
+    text = f"{100 * (1 - certificate.delta):g} % confidence"
     if certificate.threshold is None:
-        return f"nothing certified at {confidence_text}"
+        return f"nothing certified at {text}"
     promised_risk = f"{100 * certificate.promises[0].alpha:g} %"
-    return f"certified at {certificate.threshold:.4g}: risk ≤ {promised_risk} at {confidence_text}"
+    return f"certified at {certificate.threshold:.4g}: risk ≤ {promised_risk} at {text}"
 
 
 @dataclass(eq=False, repr=False)
@@ -278,10 +278,10 @@ class OutcomeTableDisplay(Display):
       level: of the intervals.
     """
 
-    counts: NDArray[np.int64]
+    counts: IntArray
     interval: Interval
     wrong: int | None = None
-    cost: NDArray[np.float64] | None = None
+    cost: FloatArray | None = None
     expected_cost: float = float("nan")
     cost_interval: tuple[float, float] = (float("nan"), float("nan"))
     level: float = 0.95
@@ -319,7 +319,8 @@ class OutcomeTableDisplay(Display):
         Example:
           `OutcomeTableDisplay.from_predictions(labels, statuses, right=frame["correct"])`
         """
-        label_codes, status_codes = _status_codes("label", label), _status_codes("status", status)
+        label_codes = _status_codes("label", label)
+        status_codes = _status_codes("status", status)
         outcome_counts = metrics.outcome_table(label_codes, status_codes)
         check(outcome_counts.any(), "label must hold at least one case", "none; check the split")
         wrong_sources = None
@@ -342,9 +343,9 @@ class OutcomeTableDisplay(Display):
         )
 
     def _draw(self, style: Style) -> list[Any]:
-        title_parts = (canvas.literal_text(self.name_ or ""), " ".join(map(" ".join, self._paid)))
+        parts = (canvas.literal_text(self.name_ or ""), " ".join(map(" ".join, self._paid)))
         matrix_style: Style = {
-            "title": ", ".join(filter(None, title_parts)),
+            "title": ", ".join(filter(None, parts)),
             "interval": self.interval,
         }
         figures.confusion_matrix(
@@ -356,8 +357,8 @@ class OutcomeTableDisplay(Display):
     def _paid(self) -> list[tuple[str, str]]:
         if self.cost is None:
             return []
-        interval_text = "({:.3f} to {:.3f})".format(*self.cost_interval)
-        return [("expected cost", f"{self.expected_cost:.3f} a case {interval_text}")]
+        text = "({:.3f} to {:.3f})".format(*self.cost_interval)
+        return [("expected cost", f"{self.expected_cost:.3f} a case {text}")]
 
     def frame(self) -> pd.DataFrame:
         """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
@@ -368,10 +369,8 @@ class OutcomeTableDisplay(Display):
         import pandas as pd
 
         status_names = [status.name for status in Status]
-        label_counts, cell_counts = (
-            np.repeat(self.counts.sum(axis=1), len(status_names)),
-            self.counts.ravel(),
-        )
+        label_counts = np.repeat(self.counts.sum(axis=1), len(status_names))
+        cell_counts = self.counts.ravel()
         frame_columns: dict[str, Any] = {
             "label": np.repeat(status_names, len(status_names)),
             "decision": status_names * len(status_names),
@@ -392,29 +391,25 @@ class OutcomeTableDisplay(Display):
 
     def _summary(self) -> Summary:
         cell_frame = self.frame()
-        table_columns: dict[str, Any] = dict(cell_frame[["label", "decision"]])
-        table_columns["share of the label"] = rate_cells(cell_frame, "share")
-        table_columns |= {
-            column_name: cell_frame[column_name]
-            for column_name in ("wrong", "cost")
-            if column_name in cell_frame
-        }
-        summary_facts = [
+        columns: dict[str, Any] = dict(cell_frame[["label", "decision"]])
+        columns["share of the label"] = rate_cells(cell_frame, "share")
+        columns |= {name: cell_frame[name] for name in ("wrong", "cost") if name in cell_frame}
+        facts = [
             ("cases", f"{self.counts.sum():,}"),
             ("interval", _exact_interval_text(self.level)),
         ]
         title = self.name or "label × decision"
-        return Summary([*summary_facts, *self._paid], spaced_rows(table_columns), title=title)
+        return Summary([*facts, *self._paid], spaced_rows(columns), title=title)
 
 
-def _share_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> NDArray[np.float64]:
+def _share_or_nan(numerators: ArrayLike, denominators: ArrayLike) -> FloatArray:
     """K of n, NaN where there are none."""
     sizes = np.asarray(denominators, dtype=np.float64)
     return np.divide(numerators, sizes, out=np.full(sizes.shape, np.nan), where=sizes > 0)
 
 
 def _gate_steps(
-    answered_curve: Curve, ok_curve: Curve, is_ok: NDArray[Any], level: float
+    answered_curve: Curve, ok_curve: Curve, is_ok: AnyArray, level: float
 ) -> pd.DataFrame:
     """Steps of the gate, ascending, in the columns of `replay.steps`; the last refuses everything.
 
@@ -429,7 +424,8 @@ def _gate_steps(
         np.append(curve_counts[::-1], 0)
         for curve_counts in (answered_curve.n, answered_curve.k, ok_curve.k)
     )
-    n_ok, n_cases = int(np.count_nonzero(is_ok)), len(is_ok)
+    n_ok = int(np.count_nonzero(is_ok))
+    n_cases = len(is_ok)
     step_columns: dict[str, Any] = {
         "low": np.append(-np.inf, thresholds),
         "high": np.append(thresholds, np.inf),
@@ -460,15 +456,18 @@ def _gate_steps(
 def _check_gate(certificate: Certificate | None) -> None:
     """Refuse a certificate of policies: that of one gate has a threshold and promises its risk."""
     if certificate is not None:
-        promise_names = {promise.name for promise in certificate.promises}
-        is_gate = promise_names <= {"risk"} and not isinstance(certificate.chosen, str)
-        rule = "certificate must be of one gate, as certify.certify makes it"
-        check(is_gate, rule, f"that of {certificate.chosen or ', '.join(promise_names)}")
+        names = {promise.name for promise in certificate.promises}
+        is_gate = names <= {"risk"} and not isinstance(certificate.chosen, str)
+        check(
+            is_gate,
+            "certificate must be of one gate, as certify.certify makes it",
+            f"that of {certificate.chosen or ', '.join(names)}",
+        )
 
 
 def _cost_fields(
-    label_codes: NDArray[np.int64],
-    status_codes: NDArray[np.int64],
+    label_codes: IntArray,
+    status_codes: IntArray,
     right: ArrayLike | None,
     costs: Costs,
     level: float,
@@ -539,7 +538,7 @@ class ReliabilityDisplay(Display):
         n_bins: int = 10,
         strategy: Strategy = "uniform",
         level: float = 0.95,
-        weights: NDArray[np.float64] | None = None,
+        weights: FloatArray | None = None,
         **drawing: Any,  # noqa: ANN401 - of `Display.plot`
     ) -> Self:
         """Display of probabilities against outcomes.
@@ -582,11 +581,11 @@ class ReliabilityDisplay(Display):
     def _measures(self) -> list[tuple[str, str]]:
         """ECE, smooth ECE with its bandwidth, Brier score with its parts."""
         (smooth_error, bandwidth), brier = self.smooth_ece, self.brier
-        brier_text = f"MCB {brier.mcb:.3f} − DSC {brier.dsc:.3f} + UNC {brier.unc:.3f}"
+        text = f"MCB {brier.mcb:.3f} − DSC {brier.dsc:.3f} + UNC {brier.unc:.3f}"
         return [
             ("ECE", f"{self.ece:.3f}"),
             ("smooth ECE", f"{smooth_error:.3f} (bandwidth {bandwidth:.3f})"),
-            ("Brier", f"{brier.score:.3f} = {brier_text}"),
+            ("Brier", f"{brier.score:.3f} = {text}"),
         ]
 
     def _draw(self, style: Style) -> list[Any]:
@@ -654,37 +653,33 @@ class ReliabilityDisplay(Display):
 
     def _summary(self) -> Summary:
         point_frame = self.frame()
-        table_columns: dict[str, Any] = dict(point_frame[["bin_low", "score"]])
-        table_columns["came true"] = rate_cells(point_frame)
-        summary_facts = [*self._measures, ("interval", _exact_interval_text(self.level))]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "scores")
+        columns: dict[str, Any] = dict(point_frame[["bin_low", "score"]])
+        columns["came true"] = rate_cells(point_frame)
+        facts = [*self._measures, ("interval", _exact_interval_text(self.level))]
+        return Summary(facts, spaced_rows(columns), title=self.name or "scores")
 
 
 def _weighed_curve(
     curve: Curve,
     outcomes: ArrayLike,
     probabilities: ArrayLike,
-    weights: NDArray[np.float64],
+    weights: FloatArray,
     level: float,
 ) -> tuple[Curve, Interval, float]:
     """Points, intervals and ECE of weighted cases in the bins of a curve.
 
     An interval is that of as many cases as those of the bin are worth (Kish 1965).
     """
-    outcome_values, scores = (
-        np.asarray(outcomes, dtype=np.float64),
-        np.asarray(probabilities, dtype=np.float64),
-    )
+    outcome_values = np.asarray(outcomes, dtype=np.float64)
+    scores = np.asarray(probabilities, dtype=np.float64)
     bin_indices = np.maximum(np.searchsorted(curve.at, scores, side="left") - 1, 0)
     bin_weights, score_sums, outcome_sums, squared_weights = (
         np.bincount(bin_indices, weights * case_values, minlength=len(curve.at))
         for case_values in (1.0, scores, outcome_values, weights)
     )
     # a label without a share weighs nothing
-    mean_scores, observed_rates = (
-        _share_or_nan(score_sums, bin_weights),
-        _share_or_nan(outcome_sums, bin_weights),
-    )
+    mean_scores = _share_or_nan(score_sums, bin_weights)
+    observed_rates = _share_or_nan(outcome_sums, bin_weights)
     # no whole number of cases
     effective_counts: Any = np.nan_to_num(_share_or_nan(bin_weights**2, squared_weights))
     interval = metrics.clopper_pearson(
@@ -705,8 +700,8 @@ def _curve_frame(
     """
     import pandas as pd
 
-    curve_columns = dict(zip(column_names, (curve.at, curve.x, curve.y), strict=True))
-    return pd.DataFrame(curve_columns | {"k": curve.k, "n": curve.n} | interval._asdict())
+    columns = dict(zip(column_names, (curve.at, curve.x, curve.y), strict=True))
+    return pd.DataFrame(columns | {"k": curve.k, "n": curve.n} | interval._asdict())
 
 
 @dataclass(eq=False, repr=False)
@@ -891,14 +886,14 @@ class RiskCoverageDisplay(Display):
 
     def _summary(self) -> Summary:
         step_frame = self.frame()
-        table_columns = {
+        columns = {
             "threshold": step_frame["threshold"],
             "coverage": percent_cells(step_frame["coverage"]),
         }
-        table_columns |= {"risk": rate_cells(step_frame, "risk")}
+        columns |= {"risk": rate_cells(step_frame, "risk")}
         summary_facts = [("cases", self._cases), *self._areas, ("band", self._interval_is)]
         summary_facts += _certificate_facts(self.certificate)
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "confidence")
+        return Summary(summary_facts, spaced_rows(columns), title=self.name or "confidence")
 
     @property
     def _interval_is(self) -> str:
@@ -923,7 +918,8 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     is_same_target = target is None or np.allclose(certified_risks, target, rtol=1e-9, atol=0.0)
     known_targets = ", ".join(f"{certified_risk:g}" for certified_risk in certified_risks)
     check(is_same_target, f"target must be the certified one, {known_targets}", target)
-    n_cases, certified_threshold = _curve_cases(curve), certificate.threshold
+    n_cases = _curve_cases(curve)
+    certified_threshold = certificate.threshold
     # without a threshold its promise is of the first level that was tried, one of the curve's
     is_certified_step = (
         np.ones(len(curve.at), dtype=bool)
@@ -941,11 +937,14 @@ def _check_certificate(certificate: Certificate, curve: Curve, target: float | N
     ]
     if certificate.cases != n_cases:
         mismatches = [f"{certificate.cases:,} cases beside {n_cases:,}"]
-    rule = "certificate must be of the scores that are drawn, all of its split"
-    check(not mismatches, rule, f"one of {', '.join(mismatches[:1])}")
+    check(
+        not mismatches,
+        "certificate must be of the scores that are drawn, all of its split",
+        f"one of {', '.join(mismatches[:1])}",
+    )
 
 
-def _status_codes(argument_name: str, statuses: ArrayLike) -> NDArray[Any]:
+def _status_codes(argument_name: str, statuses: ArrayLike) -> AnyArray:
     """Codes of statuses, [Q], which may be names.
 
     Raises:

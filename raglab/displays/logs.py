@@ -102,7 +102,8 @@ class ForestDisplay(FrameDisplay):
         return 7.2, 1.9 + 0.42 * len(self.rows)
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, row_heights = self.ax_, -np.arange(len(self.rows), dtype=np.float64)
+        axes = self.ax_
+        row_heights = -np.arange(len(self.rows), dtype=np.float64)
         for status, status_mark in STATUS_MARKS.items():
             status_rows = np.flatnonzero(self.rows["status"] == status)
             if len(status_rows):
@@ -131,9 +132,10 @@ class ForestDisplay(FrameDisplay):
                 f"{canvas.literal_text(row_name)}: {estimates}\n{weight_text}".replace("nan", "–")
             )
         canvas.name_rows(axes, row_texts)
-        unstated_rounds = "n of rounds not stated"
         rounds_text = (
-            unstated_rounds if self.rounds is None else canvas.size_text(self.rounds, "rounds")
+            "n of rounds not stated"
+            if self.rounds is None
+            else canvas.size_text(self.rounds, "rounds")
         )
         unit_text = canvas.literal_text(self.unit)
         axes.set(
@@ -155,17 +157,15 @@ class ForestDisplay(FrameDisplay):
         return f"{100 * self.level:g} % interval"
 
     def _summary(self) -> Summary:
-        table_columns = {
+        columns = {
             "estimator": self._names,
             "value": estimate_cells(self.rows, "value"),
             "ESS": self.rows["ess"],
             "largest weight": self.rows["max_weight"],
             "status": self.rows["status"],
         }
-        summary_facts = [("true value", value_text(self.truth)), ("interval", self._interval_is)]
-        return Summary(
-            summary_facts, spaced_rows(table_columns), title=self.name or "off-policy estimates"
-        )
+        facts = [("true value", value_text(self.truth)), ("interval", self._interval_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "off-policy estimates")
 
 
 MEASURE_SPREAD = 0.5  # of a row, that the marks of its measures take
@@ -291,7 +291,8 @@ class RewardAuditDisplay(Display):
 
         `panel`, `of` (arm, policy or signal), `value`, `low`, `high`.
         """
-        arm_rows, simulation_rows = self.audit.arms, self.audit.simulation
+        arm_rows = self.audit.arms
+        simulation_rows = self.audit.simulation
         drawn_measures = [(arm_rows, measure) for measure in ARM_MEASURES]
         drawn_measures += [(simulation_rows, "value"), (simulation_rows, "difference")]
         measure_frames = []
@@ -304,7 +305,8 @@ class RewardAuditDisplay(Display):
         return joined_panels(measure_frames)
 
     def _summary(self) -> Summary:
-        arm_rows, policy_rows = self.audit.arms, self.audit.simulation
+        arm_rows = self.audit.arms
+        policy_rows = self.audit.simulation
         policy_columns = {
             "policy": policy_rows["policy"],
             "value": estimate_cells(policy_rows, "value", "value_"),
@@ -317,11 +319,9 @@ class RewardAuditDisplay(Display):
         }
         level_text = f"{100 * self.audit.settings['level']:g} % over resampled cases"
         # Policies first, since the comparison is what the audit says; the arms explain it.
-        summary_tables = spaced_rows(policy_columns) | {
-            "arms": spaced_rows(arm_columns).popitem()[1]
-        }
+        tables = spaced_rows(policy_columns) | {"arms": spaced_rows(arm_columns).popitem()[1]}
         title = self.name or "reward audit"
-        return Summary([("interval", level_text)], summary_tables, self.audit.notes, title)
+        return Summary([("interval", level_text)], tables, self.audit.notes, title)
 
 
 VERDICT_WORDS = {
@@ -432,9 +432,7 @@ class LiveRatesDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         newest_rows = self.rows[self.rows["until"] == self.rows["until"].max()]
-        table_columns: dict[str, Any] = dict(newest_rows[["rate", "source", "known", "unknown"]])
-        table_columns["share"] = estimate_cells(newest_rows, "estimate")
-        summary_facts = [
-            ("newest window", value_text(newest_rows["until"].iloc[0]), self._interval_is)
-        ]
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "live rates")
+        columns: dict[str, Any] = dict(newest_rows[["rate", "source", "known", "unknown"]])
+        columns["share"] = estimate_cells(newest_rows, "estimate")
+        facts = [("newest window", value_text(newest_rows["until"].iloc[0]), self._interval_is)]
+        return Summary(facts, spaced_rows(columns), title=self.name or "live rates")

@@ -81,10 +81,8 @@ class MixDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        ok_shares, interval_factor = (
-            np.linspace(0.0, 1.0, OK_SHARE_POINTS),
-            t_quantile(NORMAL_DEGREES_OF_FREEDOM, CROSSING_LEVEL),
-        )
+        ok_shares = np.linspace(0.0, 1.0, OK_SHARE_POINTS)
+        interval_factor = t_quantile(NORMAL_DEGREES_OF_FREEDOM, CROSSING_LEVEL)
         line_frames = []
         for policy, cost_row in zip(costs.index, costs.to_dict("records"), strict=True):
             mixed_costs = (1.0 - ok_shares) * cost_row["none_ok"] + ok_shares * cost_row["all_ok"]
@@ -98,12 +96,14 @@ class MixDisplay(FrameDisplay):
             line_columns = {"policy": str(policy), "share": ok_shares, "cost": mixed_costs}
             line_frames.append(pd.DataFrame(line_columns | interval_columns))
         stated_shares = None if mix is None else mix.shares.get("ok")
-        subject, n_cases = str(costs.index[0]), int(costs["cases"].iloc[0])
+        subject = str(costs.index[0])
+        n_cases = int(costs["cases"].iloc[0])
         line_rows = pd.concat(line_frames, ignore_index=True)
         return cls(line_rows, subject, crossed, stated_shares, n_cases).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:
-        axes, policy_lines = self.ax_, []
+        axes = self.ax_
+        policy_lines = []
         for policy_index, (policy, policy_rows) in enumerate(
             self.rows.groupby("policy", sort=False)
         ):
@@ -137,18 +137,16 @@ class MixDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         cost_table = self.rows.pivot_table("cost", "policy", "share", sort=False, dropna=False)
-        table_columns: dict[str, Any] = {"policy": cost_table.index}
+        columns: dict[str, Any] = {"policy": cost_table.index}
         for share_index in range(0, OK_SHARE_POINTS, 4):
-            table_columns[f"{2.5 * share_index:.0f} % ok"] = cost_table.iloc[:, share_index]
-        summary_facts = [("labelled cases", f"{self.cases:,}")]
+            columns[f"{2.5 * share_index:.0f} % ok"] = cost_table.iloc[:, share_index]
+        facts = [("labelled cases", f"{self.cases:,}")]
         crossing_notes = [] if self.crossing is None else [self.crossing.says(self.subject)]
         title = self.name or "expected cost by share of ok"
-        return Summary(summary_facts, spaced_rows(table_columns), crossing_notes, title)
+        return Summary(facts, spaced_rows(columns), crossing_notes, title)
 
     @property
     def caption(self) -> str:
         """What is drawn, and the crossing in words."""
-        crossing_text = "" if self.crossing is None else f" {self.crossing.says(self.subject)}"
-        return (
-            f"{self.name or 'traffic mix'}: expected cost of a case by share of ok.{crossing_text}"
-        )
+        text = "" if self.crossing is None else f" {self.crossing.says(self.subject)}"
+        return f"{self.name or 'traffic mix'}: expected cost of a case by share of ok.{text}"

@@ -96,10 +96,8 @@ class MonitorDisplay(FrameDisplay):
             evidence_axes.set_title(
                 canvas.literal_text(panel_title, canvas.LONGEST_TITLE), loc="left"
             )
-            labelled_counts, margin_held = (
-                drawn_rows["labelled"],
-                drawn_rows["log_wealth_held"] - drawn_rows["bar_held"],
-            )
+            labelled_counts = drawn_rows["labelled"]
+            margin_held = drawn_rows["log_wealth_held"] - drawn_rows["bar_held"]
             # less the bar, so that one line is the bar of both
             drawn_lines += evidence_axes.plot(
                 labelled_counts, drawn_rows["margin_alarm"], **ALARM_LINE | style
@@ -124,9 +122,9 @@ class MonitorDisplay(FrameDisplay):
 
     def _summary(self) -> Summary:
         last_rows = self.rows.groupby("promise", sort=False).tail(1)
-        summary_facts = [
+        facts = [
             tuple(map(str, verdict_row))
             for verdict_row in last_rows[["promise", "verdict"]].to_numpy()
         ]
-        table_columns = dict(last_rows[["promise", "alpha", "rate", "labelled", "verdict"]])
-        return Summary(summary_facts, spaced_rows(table_columns), title=self.name or "monitor")
+        columns = dict(last_rows[["promise", "alpha", "rate", "labelled", "verdict"]])
+        return Summary(facts, spaced_rows(columns), title=self.name or "monitor")

@@ -73,8 +73,8 @@ class SignalAuditDisplay(Display):
     @property
     def _rows(self) -> pd.DataFrame:
         """Signals that some case has, in the order of the audit."""
-        audit_table = self.audit.table
-        return audit_table[audit_table["n"] > 0].reset_index(drop=True)
+        table = self.audit.table
+        return table[table["n"] > 0].reset_index(drop=True)
 
     @property
     def _costed(self) -> bool:
@@ -93,7 +93,8 @@ class SignalAuditDisplay(Display):
         return 2.8 + 3.6 * self._grid[1], 2.1 + 0.34 * len(self._rows)
 
     def _draw(self, style: Style) -> list[Any]:
-        signal_rows, auroc_axes = self._rows, self.axes_[-1]
+        signal_rows = self._rows
+        auroc_axes = self.axes_[-1]
         basis_text = f"{self._interval_is}; {canvas.size_text(self.audit.cases, 'labelled cases')}"
         if self._costed:
             has_doubles = signal_rows["rank_correlation"].abs() >= DOUBLE
@@ -105,7 +106,8 @@ class SignalAuditDisplay(Display):
                 self.ax_, worth_rows, WORTH_MEASURES, SIGNAL_MARKS, MARKS_HEIGHT, style
             )
             self.ax_.axvline(0.0, **canvas.TARGET_LINE)
-            full_cost, cost_without_signals = self.audit.cost, self.audit.cost_without_signals
+            full_cost = self.audit.cost
+            cost_without_signals = self.audit.cost_without_signals
             costs_text = f"{full_cost:.3f} with all signals, {cost_without_signals:.3f} with none"
             self.ax_.set_xlabel(f"cost saved a case, cross-validated ({costs_text}; {basis_text})")
         canvas.draw_measures(
@@ -135,17 +137,13 @@ class SignalAuditDisplay(Display):
 
     def _summary(self) -> Summary:
         signal_rows = self._rows
-        table_columns: dict[str, Any] = dict(signal_rows[["signal", "direction"]])
+        columns: dict[str, Any] = dict(signal_rows[["signal", "direction"]])
         measures = (WORTH_MEASURES if self._costed else {}) | AUROC_MEASURES
         for measure, column_head in measures.items():
             number_sign = "+" if measure in WORTH_MEASURES else ""
-            table_columns[column_head] = estimate_cells(
-                signal_rows, measure, f"{measure}_", number_sign
-            )
-        table_columns |= dict(signal_rows[["nearest", "rank_correlation"]])
-        table_columns |= {"missing": percent_cells(signal_rows["missing"]), "ms": signal_rows["ms"]}
-        summary_facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
+            columns[column_head] = estimate_cells(signal_rows, measure, f"{measure}_", number_sign)
+        columns |= dict(signal_rows[["nearest", "rank_correlation"]])
+        columns |= {"missing": percent_cells(signal_rows["missing"]), "ms": signal_rows["ms"]}
+        facts = [("cases", f"{self.audit.cases:,}"), ("interval", self._interval_is)]
         title = self.name or "what each signal is worth"
-        return Summary(
-            summary_facts, spaced_rows(table_columns, len(signal_rows)), self.audit.notes, title
-        )
+        return Summary(facts, spaced_rows(columns, len(signal_rows)), self.audit.notes, title)

@@ -47,8 +47,8 @@ def column_table(caption: str, columns: Mapping[str, Any]) -> ReportTable:
 
 def cut_text(text: str) -> str:
     """Text in one line, cut where it is long; controls shown as blanks."""
-    one_line = "".join(character if character.isprintable() else " " for character in text)
-    return one_line if len(one_line) <= MAX_CELL_TEXT else f"{one_line[: MAX_CELL_TEXT - 1]}…"
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= MAX_CELL_TEXT else f"{line[: MAX_CELL_TEXT - 1]}…"
 
 
 def interval(low: float, high: float) -> str:
@@ -81,17 +81,15 @@ def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> lis
     Args:
       prefix: of the columns `k`, `n`, `low` and `high`.
     """
-    rate_columns = (
+    columns = (
         frame[rate],
         *(frame[f"{prefix}{column_suffix}"] for column_suffix in ("k", "n", "low", "high")),
     )
     return [
         number_cell(
-            percent(rate_value), f"{numerator}/{denominator}; {interval(lower_bound, upper_bound)}"
+            percent(value), f"{numerator}/{denominator}; {interval(lower_bound, upper_bound)}"
         )
-        for rate_value, numerator, denominator, lower_bound, upper_bound in zip(
-            *rate_columns, strict=True
-        )
+        for value, numerator, denominator, lower_bound, upper_bound in zip(*columns, strict=True)
     ]
 
 
@@ -112,26 +110,24 @@ def estimate_cells(
     Args:
       column_prefix: of the columns `low` and `high`.
     """
-    estimate_rows = frame[[column_name, f"{column_prefix}low", f"{column_prefix}high"]].to_numpy(
+    rows = frame[[column_name, f"{column_prefix}low", f"{column_prefix}high"]].to_numpy(
         dtype=np.float64
     )
     return [
         estimate_cell(estimate, lower_bound, upper_bound, sign)
-        for estimate, lower_bound, upper_bound in estimate_rows
+        for estimate, lower_bound, upper_bound in rows
     ]
 
 
 def interval_cells(frame: pd.DataFrame, column_name: str) -> list[Cell]:
     """Shares of a frame in percent, with their columns `low` and `high`."""
-    share_rows = frame[[column_name, "low", "high"]].to_numpy(dtype=np.float64)
+    rows = frame[[column_name, "low", "high"]].to_numpy(dtype=np.float64)
     return [
         number_cell(percent(share), interval(lower_bound, upper_bound))
-        for share, lower_bound, upper_bound in share_rows
+        for share, lower_bound, upper_bound in rows
     ]
 
 
 def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:
     """Any frame as it is."""
-    return column_table(
-        caption, {cut_text(str(column_name)): frame[column_name] for column_name in frame}
-    )
+    return column_table(caption, {cut_text(str(name)): frame[name] for name in frame})

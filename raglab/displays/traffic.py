@@ -78,10 +78,9 @@ class ReviewDisplay(Display):
         )
         unknown_paths = [path for path in drawn_paths if path not in curves]
         known_paths = ", ".join([*curves][:3])
-        rule = f"paths must be thresholds of the review that move a decision, such as {known_paths}"
         check(
             not unknown_paths and (drawn_paths or len(review.days)),
-            rule,
+            f"paths must be thresholds of the review that move a decision, such as {known_paths}",
             unknown_paths or "none, and no day",
         )
         return cls(review, drawn_paths).plot(**drawing)
@@ -115,7 +114,8 @@ class ReviewDisplay(Display):
         """Shares of all requests as one threshold moves, as exact steps."""
         curve = self.review.curves[path]
         step_places = canvas.spaced_places(len(curve.low), MAX_CURVE_STEPS)
-        step_starts, step_counts = curve.low[step_places], curve.counts[step_places]
+        step_starts = curve.low[step_places]
+        step_counts = curve.counts[step_places]
         current_threshold = float(self.review.thresholds.set_index("path")["current"][path])
         change_points = step_starts[1:]
         axis_start, axis_end = canvas.visible_range(change_points, [current_threshold])
@@ -145,8 +145,11 @@ class ReviewDisplay(Display):
         )
         axes.set_xlim(axis_start, axis_end)
         unit_text = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
-        axis_label = f"{path}{unit_text}, now {current_threshold:.6g}"
-        axes.set_xlabel(canvas.literal_text(axis_label, canvas.LONGEST_TITLE))
+        axes.set_xlabel(
+            canvas.literal_text(
+                f"{path}{unit_text}, now {current_threshold:.6g}", canvas.LONGEST_TITLE
+            )
+        )
         canvas.limit_ticks(axes)
         canvas.shares_up(axes, f"share of {self.review.n:,} requests")
         return status_lines
@@ -154,7 +157,8 @@ class ReviewDisplay(Display):
     def _draw_days(self, axes: Axes, style: Style) -> list[Any]:
         """Shares of each day's requests below each other, with their number."""
         days = self.review.days
-        day_places, bar_base = np.arange(len(days)), np.zeros(len(days))
+        day_places = np.arange(len(days))
+        bar_base = np.zeros(len(days))
         status_bars = []
         for status in Status:
             day_shares = (days[status.name] / days["n"]).to_numpy(np.float64)
@@ -189,9 +193,9 @@ class ReviewDisplay(Display):
         Steps of the thresholds, then days, with `panel` as the first column.
         """
         gates = self.review.gates
-        step_rows = gates[gates["path"].isin(self.paths)]
+        rows = gates[gates["path"].isin(self.paths)]
         panel_frames = [
-            step_rows.assign(panel=step_rows["path"]).drop(columns="path"),
+            rows.assign(panel=rows["path"]).drop(columns="path"),
             self.review.days.assign(panel="days"),
         ]
         return joined_panels([panel_frame for panel_frame in panel_frames if len(panel_frame)])
@@ -199,11 +203,13 @@ class ReviewDisplay(Display):
     def _summary(self) -> Summary:
         threshold_rows = self.review.thresholds
         threshold_rows = threshold_rows[threshold_rows["path"].isin(self.paths)]
-        column_names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
-        drawn_text = f"{len(self.paths)} of {len(self.review.curves)}"
-        summary_facts = [("requests", f"{self.review.n:,}"), ("thresholds drawn", drawn_text)]
+        names = ["path", "current", "lower", "lower_changed", "higher", "higher_changed"]
+        facts = [
+            ("requests", f"{self.review.n:,}"),
+            ("thresholds drawn", f"{len(self.paths)} of {len(self.review.curves)}"),
+        ]
         return Summary(
-            summary_facts,
-            spaced_rows(dict(threshold_rows[column_names])),
+            facts,
+            spaced_rows(dict(threshold_rows[names])),
             title=self.name or "traffic",
         )

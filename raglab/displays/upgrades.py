@@ -60,12 +60,10 @@ class TraceComparisonDisplay(Display):
         Example:
           `TraceComparisonDisplay.from_comparison(compare_traces(trace, new, policy=policy))`.
         """
-        signal_rows = comparison.signals
-        threshold_paths = signal_rows["path"].tolist() if len(signal_rows) else []
+        rows = comparison.signals
+        threshold_paths = rows["path"].tolist() if len(rows) else []
         if path is None and threshold_paths:
-            pass_rate_changes = (
-                (signal_rows["passes_new"] - signal_rows["passes_old"]).abs().fillna(0.0)
-            )
+            pass_rate_changes = (rows["passes_new"] - rows["passes_old"]).abs().fillna(0.0)
             path = threshold_paths[int(np.argmax(pass_rate_changes))]
         check(
             path in threshold_paths,
@@ -87,15 +85,15 @@ class TraceComparisonDisplay(Display):
         )
         panel_title = canvas.literal_text(self.name_ or "decisions", canvas.LONGEST_TITLE)
         confusion_matrix(decision_counts, axes, title=panel_title)
-        for cell_index, cell_text in enumerate(axes.texts):
-            n_correct, n_incorrect = (
-                correct_counts.flat[cell_index],
-                incorrect_counts.flat[cell_index],
-            )
+        for cell_index, text in enumerate(axes.texts):
+            n_correct = correct_counts.flat[cell_index]
+            n_incorrect = incorrect_counts.flat[cell_index]
             if n_correct or n_incorrect:
-                cell_text.set_text(f"{cell_text.get_text()}\n+{n_correct} −{n_incorrect}")
-        axis_label = "new decision (cases, % of the row; + become correct, − incorrect)"
-        axes.set(xlabel=axis_label, ylabel="old decision (cases)")
+                text.set_text(f"{text.get_text()}\n+{n_correct} −{n_incorrect}")
+        axes.set(
+            xlabel="new decision (cases, % of the row; + become correct, − incorrect)",
+            ylabel="old decision (cases)",
+        )
 
     def _draw_scores(self, axes: Axes, style: Style) -> list[Any]:
         """Old against new scores of questions that both measure, by label, and both thresholds."""
@@ -127,26 +125,31 @@ class TraceComparisonDisplay(Display):
         )
         # each trace has its own threshold: upright for the old scores, level for the new ones
         for trace_side, draw_threshold, name_axis, line_dash in trace_sides:
-            threshold, pass_rate = (
-                signal_row[f"threshold_{trace_side}"],
-                signal_row[f"passes_{trace_side}"],
-            )
+            threshold = signal_row[f"threshold_{trace_side}"]
+            pass_rate = signal_row[f"passes_{trace_side}"]
             mark_style = {"color": "black", "linewidth": 1.3, "linestyle": line_dash}
             draw_threshold(
                 threshold,
                 label=f"{trace_side} threshold {threshold:.4g},\n{pass_rate:.0%} meet it",
                 **mark_style,
             )
-            axis_label = f"score on the {trace_side} trace{unit_text}"
-            name_axis(canvas.literal_text(axis_label, canvas.LONGEST_TITLE))
+            name_axis(
+                canvas.literal_text(
+                    f"score on the {trace_side} trace{unit_text}", canvas.LONGEST_TITLE
+                )
+            )
         # a question without a score on one side has no point, so their number is in the title
         missing_text = (
             f", {len(score_rows) - len(scored_rows)} without a score"
             if len(scored_rows) < len(score_rows)
             else ""
         )
-        panel_title = f"{self.path}: {len(scored_rows):,} questions{missing_text}"
-        axes.set_title(canvas.literal_text(panel_title, canvas.LONGEST_TITLE), loc="left")
+        axes.set_title(
+            canvas.literal_text(
+                f"{self.path}: {len(scored_rows):,} questions{missing_text}", canvas.LONGEST_TITLE
+            ),
+            loc="left",
+        )
         canvas.tidy(axes)
         canvas.limit_ticks(axes)
         canvas.legend_beside(axes)
@@ -166,10 +169,10 @@ class TraceComparisonDisplay(Display):
     def _summary(self) -> Summary:
         decision_rows = self.comparison.decisions
         decision_rows = decision_rows[decision_rows["n"] > 0]
-        summary_facts = [("questions", f"{decision_rows['n'].sum():,}"), ("scores", self.path)]
-        column_names = ["before", "after", "n", "becomes_correct", "becomes_incorrect"]
+        facts = [("questions", f"{decision_rows['n'].sum():,}"), ("scores", self.path)]
+        names = ["before", "after", "n", "becomes_correct", "becomes_incorrect"]
         return Summary(
-            summary_facts,
-            spaced_rows(dict(decision_rows[column_names])),
+            facts,
+            spaced_rows(dict(decision_rows[names])),
             title=self.name or "upgrade",
         )

@@ -24,11 +24,9 @@ def group_value(case: Case, name: str) -> str:
       >>> group_value(Case("3", "the excess?", extra={"tenant": 2.0}), "tenant")
       '2'
     """
-    case_groups = case.extra.get("groups")
+    groups = case.extra.get("groups")
     group_name = (
-        case_groups.get(name)
-        if isinstance(case_groups, Mapping) and name in case_groups
-        else case.extra.get(name)
+        groups.get(name) if isinstance(groups, Mapping) and name in groups else case.extra.get(name)
     )
     # a column of numbers that lacks one is of floats: 2.0 is the group 2
     if isinstance(group_name, float):

@@ -82,11 +82,11 @@ class DecisionModel(NamedTuple):
         field_values = (
             self._asdict()
             if self.groups
-            else {field_name: getattr(self, field_name) for field_name in self._fields[:-1]}
+            else {name: getattr(self, name) for name in self._fields[:-1]}
         )
         return (
             f"{type(self).__name__}("
-            f"{', '.join(f'{field_name}={value!r}' for field_name, value in field_values.items())})"
+            f"{', '.join(f'{name}={value!r}' for name, value in field_values.items())})"
         )
 
     def group_values(self, cases: Sequence[Case]) -> tuple[str, ...] | None:
@@ -158,9 +158,7 @@ def action_costs(matrix: FloatArray, ratio: Floats = 1.0) -> ActionCosts:
         case_label, _, case_outcome = path.partition(".")
         return matrix[..., LABELS.index(case_label), OUTCOMES.index(case_outcome)]
 
-    return ActionCosts(
-        **{cost_name: entry(path) for cost_name, path in COST_PATHS.items()}, ratio=ratio
-    )
+    return ActionCosts(**{name: entry(path) for name, path in COST_PATHS.items()}, ratio=ratio)
 
 
 def class_logits(
@@ -236,11 +234,13 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> FloatArray
     if model.groups is None:
         return common_bias
     if groups is None:
-        rule = (
-            f"a model with a bias by {model.groups.attribute} must be given the group of each case"
+        refuse(
+            f"a model with a bias by {model.groups.attribute} must be given the group of each case",
+            "none",
+            "pass those of `DecisionModel.group_values`",
         )
-        refuse(rule, "none", "pass those of `DecisionModel.group_values`")
-    bias_by_group, no_bias = dict(model.groups.bias), (0.0,) * len(OUTCOME_CLASSES)
+    bias_by_group = dict(model.groups.bias)
+    no_bias = (0.0,) * len(OUTCOME_CLASSES)
     added_bias: FloatArray = np.array(
         [bias_by_group.get(group_name, no_bias) for group_name in groups], dtype=np.float64
     )

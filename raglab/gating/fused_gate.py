@@ -56,8 +56,8 @@ class Model(NamedTuple):
     parts: tuple[Part, ...]
 
     def __repr__(self) -> str:
-        part_names = short(", ".join(part.signal for part in self.parts), 120)
-        return f"Model(bias {self.bias:.3g}, {len(self.parts)} parts: {part_names})"
+        names = short(", ".join(part.signal for part in self.parts), 120)
+        return f"Model(bias {self.bias:.3g}, {len(self.parts)} parts: {names})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what each signal adds at least and at most, the widest first."""
@@ -102,9 +102,9 @@ def logit_contributions(
     signals = float_array(signals, "signals")
     contributions = np.empty((len(model.parts), *signals.shape[1:]))
     for part_index, part in enumerate(model.parts):
-        signal_values = signals[names.index(part.signal)]
+        values = signals[names.index(part.signal)]
         contributions[part_index] = np.interp(
-            np.where(np.isnan(signal_values), -np.inf, signal_values), part.x, part.y
+            np.where(np.isnan(values), -np.inf, values), part.x, part.y
         )
     return contributions
 
@@ -160,10 +160,8 @@ def rank_knots(values: FloatArray) -> tuple[FloatArray, FloatArray]:
                 measured_values, np.linspace(0.0, 1.0, MAX_SIGNAL_KNOTS), method="inverted_cdf"
             )
         )
-    rank_below, rank_through = (
-        np.searchsorted(measured_values, knot_levels, side="left"),
-        np.searchsorted(measured_values, knot_levels, side="right"),
-    )
+    rank_below = np.searchsorted(measured_values, knot_levels, side="left")
+    rank_through = np.searchsorted(measured_values, knot_levels, side="right")
     return knot_levels, ndtri((rank_below + rank_through) / (2.0 * len(measured_values)))
 
 
@@ -193,7 +191,8 @@ def fit_fusion(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIG
     """
     from scipy.optimize import minimize
 
-    signals, outcomes = float_array(signals, "signals"), float_array(right, "right")
+    signals = float_array(signals, "signals")
+    outcomes = float_array(right, "right")
     check_present(outcomes, "right", "leave out cases without a label")
     right = outcomes != 0.0
     if right.all() or not right.any():
@@ -206,7 +205,8 @@ def fit_fusion(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIG
     # does not matter.
     case_order = np.lexsort((right, *signals[::-1]))
     sorted_outcomes = right[case_order].astype(np.float64)
-    fitted_signals, design_columns = [], []
+    fitted_signals = []
+    design_columns = []
     for signal_name, signal_row in zip(names, signals, strict=True):
         signal_values = signal_row[case_order]
         # A signal with one value ranks nothing, and has no spread to be standardised by.
@@ -276,10 +276,10 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
       ValueError: the slope is not positive.
     """
     if not slope > 0.0:
-        slope_reason = "the model ranks against the labels on cases it did not see"
+        reason = "the model ranks against the labels on cases it did not see"
         refuse(
             "slope must be positive",
-            f"{slope:g}: {slope_reason}",
+            f"{slope:g}: {reason}",
             "label more cases, or keep to a single gate",
         )
     rescaled_parts = tuple(

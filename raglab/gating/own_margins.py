@@ -39,7 +39,7 @@ class OwnThresholds:
         """Thresholds of some of the policies."""
         return replace(
             self,
-            values=type(self.values)(*(threshold_column[keep] for threshold_column in self.values)),
+            values=type(self.values)(*(column[keep] for column in self.values)),
             on=self.on[keep],
         )
 
@@ -124,7 +124,8 @@ def _checked_margin(gate_name: str, returned_margin: Any, expected_shape: tuple[
     Raises:
       ValueError: it is no number or array of real numbers, or of another shape.
     """
-    problem_text, remedy = "", "return an array of floats or a number"
+    problem_text = ""
+    remedy = "return an array of floats or a number"
     margin_array = np.asarray(returned_margin)
     if type(returned_margin) is not np.ndarray and not isinstance(
         returned_margin, int | float | np.number
@@ -133,7 +134,8 @@ def _checked_margin(gate_name: str, returned_margin: Any, expected_shape: tuple[
     elif margin_array.dtype.kind not in "if":
         problem_text = f"numbers of type {margin_array.dtype}"
         if margin_array.dtype.kind == "u":
-            problem_text, remedy = f"{problem_text}, never below 0", "convert them to float first"
+            problem_text = f"{problem_text}, never below 0"
+            remedy = "convert them to float first"
     elif not _fits(margin_array.shape, expected_shape):
         problem_text = f"shape {margin_array.shape} where what it read has {expected_shape}"
         remedy = "compute with what it reads and its thresholds, element by element"

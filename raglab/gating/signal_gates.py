@@ -19,7 +19,8 @@ from raglab.signals import SignalSet
 from raglab.values import Bools, Floats
 
 # what decides where a gate on a signal refuses, or asks back
-SIGNALS, SIGNALS_ASK = "signals", "signals_ask"
+SIGNALS = "signals"
+SIGNALS_ASK = "signals_ask"
 MIN_OPTIONS = 2  # to ask back at all (rule S3.5)
 
 

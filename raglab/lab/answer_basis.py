@@ -138,8 +138,8 @@ def missing_notes(missing_by_policy: Mapping[str, MissingAnswers], cases_phrase:
 
 def basis_kind(stated_basis: object) -> str:
     """Kind of a basis as a certificate states it."""
-    basis_text = str(stated_basis)
-    return basis_text if basis_text in {SOURCES, *ANSWER_BASES} else MIXED
+    text = str(stated_basis)
+    return text if text in {SOURCES, *ANSWER_BASES} else MIXED
 
 
 def basis_conflict(stated_basis: object, case_basis: Basis) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics, replay
 from raglab.decision.measurement import measured_tables
@@ -16,9 +15,8 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
 from raglab.store.policies import Policy
-from raglab.values import Curve, Status, TraceData
+from raglab.values import BoolArray, CodeArray, Curve, FloatArray, Status, TraceData
 
-Array = NDArray[np.float64]
 P_RIGHT = "P(right)"  # of a decision by expected cost, listed with the signals
 
 
@@ -32,9 +30,9 @@ class AnswerSignals(NamedTuple):
     known: the signals of the trace.
     """
 
-    score: Mapping[str, Array]
-    right: NDArray[np.bool_]
-    label: NDArray[np.int8]
+    score: Mapping[str, FloatArray]
+    right: BoolArray
+    label: CodeArray
     explicit: bool
     known: SignalSet = BUILT_IN_SET
 
@@ -131,11 +129,11 @@ class ThresholdRates(NamedTuple):
 
     def at(self, threshold_index: int) -> ThresholdRates:
         """One of the thresholds."""
-        rate_counts: dict[str, Any] = {
-            field_name: int(getattr(self, field_name)[threshold_index])
-            for field_name in ("refused", "wrong", "answered")
+        counts: dict[str, Any] = {
+            name: int(getattr(self, name)[threshold_index])
+            for name in ("refused", "wrong", "answered")
         }
-        return self._replace(threshold=float(self.threshold[threshold_index]), **rate_counts)
+        return self._replace(threshold=float(self.threshold[threshold_index]), **counts)
 
 
 def threshold_rates(trace_signals: AnswerSignals, signal_name: str) -> ThresholdRates:

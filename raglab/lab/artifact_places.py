@@ -152,13 +152,16 @@ def check_database(store_uri: str) -> None:
     """
     check_beside(store_uri)
     for database_file, connection in _opened(store_uri):
-        entry_query = "SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"
-        for entry_kind, entry_name, table_name in connection.execute(entry_query):
+        for entry_kind, entry_name, table_name in connection.execute(
+            "SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"
+        ):
             if entry_kind in {"trigger", "view"} and table_name in _WRITTEN_TABLES:
-                entry_text = shown_value(f"the {entry_kind} {entry_name} on {table_name}")
-                database_rule = "the tracking database must be as MLflow makes it"
+                text = shown_value(f"the {entry_kind} {entry_name} on {table_name}")
                 raise input_error(
-                    Where(str(database_file)), database_rule, OWN_FOLDER_REMEDY, entry_text
+                    Where(str(database_file)),
+                    "the tracking database must be as MLflow makes it",
+                    OWN_FOLDER_REMEDY,
+                    text,
                 )
 
 
@@ -188,10 +191,12 @@ def check_stored_places(store_uri: str, allowed_places: ArtifactPlaces) -> None:
         ]
         for (stored_place,) in chain.from_iterable(map(connection.execute, place_queries)):
             if not isinstance(stored_place, str):
-                place_rule = "places for files must be texts"
                 place_text = shown_value(repr(stored_place))
                 raise input_error(
-                    Where(allowed_places.store), place_rule, OWN_FOLDER_REMEDY, place_text
+                    Where(allowed_places.store),
+                    "places for files must be texts",
+                    OWN_FOLDER_REMEDY,
+                    place_text,
                 )
             if not stored_place.startswith(f"{_PROXIED_SCHEME}:/") or stored_place.startswith(
                 f"{_PROXIED_SCHEME}://"
@@ -201,8 +206,10 @@ def check_stored_places(store_uri: str, allowed_places: ArtifactPlaces) -> None:
 
 def table_names(connection: sqlite3.Connection) -> set[str]:
     """Names of the tables of a database."""
-    name_query = "SELECT name FROM sqlite_master WHERE type = 'table'"
-    return {table_name for (table_name,) in connection.execute(name_query)}
+    return {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
 
 
 def _host(url_parts: SplitResult) -> str:
@@ -217,13 +224,9 @@ def _host(url_parts: SplitResult) -> str:
 
 def _begins_with(artifact_place: str, allowed_place: str) -> bool:
     """Whether a place is one that is allowed, or below it."""
-    if _has_dots(artifact_place):
+    # a place climbs by `..`, however it is written
+    if ".." in unquote(unquote(artifact_place)).replace("\\", "/").split("/"):
         return False
     return artifact_place == allowed_place.rstrip("/") or artifact_place.startswith(
         allowed_place.rstrip("/") + "/"
     )
-
-
-def _has_dots(artifact_place: str) -> bool:
-    """Whether a place climbs by `..`, however it is written."""
-    return ".." in unquote(unquote(artifact_place)).replace("\\", "/").split("/")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import STARTING_PRICE_BUDGETS, Budget, check_budget
@@ -44,7 +43,7 @@ from raglab.reward import (
     RewardWeights,
 )
 from raglab.store.case_labels import check_split_names
-from raglab.values import NO_LABEL, refuse
+from raglab.values import NO_LABEL, FloatArray, PlaceArray, refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Summary, value_text
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
     from raglab.lab.tracking import TrackedData
 
-Array = NDArray[np.float64]
 WEIGHT_NAMES = tuple(COMPONENT_BY_NAME[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS, UNTUNED = "tuned", "published weights", "settings as they were"
 ORACLE_WITHIN_BUDGET = "oracle within the budget"
@@ -124,8 +122,8 @@ class BanditStudy(SearchStudy):
             ("trials", f"{len(self.trials):,}"),
             ("cases", ", ".join(size_texts).replace("_", " ")),
         ]
-        summary_tables = {"comparison": self.comparison, "trials": self.trials}
-        return Summary(facts, summary_tables, self.notes)
+        tables = {"comparison": self.comparison, "trials": self.trials}
+        return Summary(facts, tables, self.notes)
 
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work online.
@@ -155,9 +153,11 @@ class BanditStudy(SearchStudy):
     def _source(self) -> tuple[dict[str, str], TrackedData | None]:
         from raglab.lab.tracking import TrackedData
 
-        source_kind, source_tag = ("table", "table_digest")
+        source_kind = "table"
+        source_tag = "table_digest"
         if self.weights is not None:
-            source_kind, source_tag = ("trace", "trace_fingerprint")
+            source_kind = "trace"
+            source_tag = "trace_fingerprint"
         source_id = str(self.settings[source_kind])
         policy_tags = {
             setting_name: str(self.settings[setting_name])
@@ -250,7 +250,8 @@ class BanditProblem:
 
     def first(self) -> dict[str, float]:
         """Values of the start, within what is tried, for the first trial."""
-        search_space, start_play = self.space, self.start
+        search_space = self.space
+        start_play = self.start
         start_values = {
             setting_name: float(getattr(PUBLISHED_REWARD_WEIGHTS, setting_name))
             for setting_name in (*WEIGHT_NAMES, "lambda_")
@@ -288,7 +289,7 @@ class BanditProblem:
             learner=tuned_learner(trial_values, self.base, self._rewards(trial_play))
         )
 
-    def _rewards(self, trial_play: Play) -> Array:
+    def _rewards(self, trial_play: Play) -> FloatArray:
         """Rewards of the rows tuned on, of which a threshold is a quantile."""
         return self.met(self.tune, trial_play).reward[self.tune.mask]
 
@@ -330,7 +331,8 @@ class BanditProblem:
                 if played_run.spend is None
                 else float(played_run.spend[:, -1].mean()) / self.rounds
             )
-            measured_use, limit_excess = {"spend": mean_spend}, {}
+            measured_use = {"spend": mean_spend}
+            limit_excess = {}
             if self.budget is not None:
                 limit_excess = {"spend": mean_spend - BUDGET_TOLERANCE * self.budget.per_question}
         mean_value = float(played_run.value[:, -1].mean()) / self.rounds
@@ -338,7 +340,7 @@ class BanditProblem:
             mean_value, limit_excess, measured_use | {"threshold": play.learner.threshold}
         )
 
-    def rivals(self) -> tuple[dict[str, Array], str | None]:
+    def rivals(self) -> tuple[dict[str, FloatArray], str | None]:
         """Policies that learn nothing, [Q, A] of the rows that judge, and the fixed arm among them.
 
         They are chosen on the rows tuned on, as the learner is; the fixed arm is None where it is
@@ -565,9 +567,9 @@ def _best_play(
     Under a budget the best of those that keep it there, else the one that spends least.
     """
     ranked_plays = []
-    for trial_row in finalists(trial_table):
+    for row in finalists(trial_table):
         trial_play = problem.play(
-            {setting_name: trial_row[setting_name] for setting_name in problem.space}
+            {setting_name: row[setting_name] for setting_name in problem.space}
         )
         trial_outcome = problem.simulate(trial_play, run_settings)
         budget_excess = max(0.0, trial_outcome.excess.get("spend", 0.0))
@@ -670,8 +672,11 @@ def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]
     n_rows = len(table.mask)
     if judge is None:
         if n_rows < MIN_SPLIT_ROWS:
-            split_rule = f"a table that is split must have at least {MIN_SPLIT_ROWS} rows"
-            refuse(split_rule, n_rows, "give judge=")
+            refuse(
+                f"a table that is split must have at least {MIN_SPLIT_ROWS} rows",
+                n_rows,
+                "give judge=",
+            )
         row_order = np.arange(n_rows)
         if table.order != "given":
             row_order = np.random.default_rng(seed).permutation(n_rows)
@@ -679,7 +684,8 @@ def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]
         split_tables = [table_rows(_checked(table), np.sort(half_rows)) for half_rows in halves]
     else:
         for field_name in ("arms", "feature_names", "price", "order"):
-            table_value, judge_value = getattr(table, field_name), getattr(judge, field_name)
+            table_value = getattr(table, field_name)
+            judge_value = getattr(judge, field_name)
             if table_value != judge_value:
                 message = (
                     f"judge must have the table's {field_name}, {table_value}, got {judge_value}."
@@ -715,7 +721,7 @@ def _checked(table: Table) -> Table:
     return checked_table
 
 
-def table_rows(table: Table, row_numbers: NDArray[np.intp]) -> Table:
+def table_rows(table: Table, row_numbers: PlaceArray) -> Table:
     """Some rows of a table, in the order of their numbers."""
     column_names = ["value", "reward", "mask", "features", "ms"]
     column_names += ["cost"] if len(table.cost) == len(table.mask) else []
@@ -736,7 +742,9 @@ def learner_space(base_bandit: Bandit) -> dict[str, SearchRange]:
     }
 
 
-def tuned_learner(trial_values: Mapping[str, Any], base_bandit: Bandit, rewards: Array) -> Bandit:
+def tuned_learner(
+    trial_values: Mapping[str, Any], base_bandit: Bandit, rewards: FloatArray
+) -> Bandit:
     """Learner with the values of a trial, to so many digits that a `.env` says the same.
 
     Args:
@@ -761,7 +769,7 @@ def tuned_learner(trial_values: Mapping[str, Any], base_bandit: Bandit, rewards:
 
 
 def first_values(
-    base_bandit: Bandit, rewards: Array, search_space: Mapping[str, SearchRange]
+    base_bandit: Bandit, rewards: FloatArray, search_space: Mapping[str, SearchRange]
 ) -> dict[str, float]:
     """Values of a learner's settings as they are, for the first trial; not clipped."""
     first_settings = {
@@ -780,14 +788,15 @@ def first_values(
 def _compare(
     problem: BanditProblem,
     tuned_play: Play,
-    rival_plans: Mapping[str, Array],
+    rival_plans: Mapping[str, FloatArray],
     run_settings: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Tuned learner against its old settings and policies that learn nothing, on judging rows.
 
     With the notes of the comparison.
     """
-    judge_table, net_table = problem.judge, problem.met(problem.judge, problem.start)
+    judge_table = problem.judge
+    net_table = problem.met(problem.judge, problem.start)
     plays = {TUNED: tuned_play, problem.untuned: problem.start}
     contenders = {
         policy_name: (play.learner, problem.met(judge_table, play).reward)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import gold_answers, judged_cases
@@ -35,7 +34,17 @@ from raglab.store.baselines import (
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
-from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, counted, label_codes, refuse
+from raglab.values import (
+    SCHEMA_VERSION,
+    FloatArray,
+    IntArray,
+    SlotArray,
+    TraceData,
+    check_labelled,
+    counted,
+    label_codes,
+    refuse,
+)
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -52,7 +61,7 @@ class _ShardCases(NamedTuple):
     """What a baseline keeps of a shard; codes: [1, Q], of `outcome_codes`."""
 
     cases: list[BaselineCase]
-    codes: NDArray[np.int16]
+    codes: SlotArray
     status_only: int
 
 
@@ -160,22 +169,18 @@ class BaselineComparison(Result):
     @property
     def lost(self) -> tuple[str, ...]:
         """Tested measures of which something is lost."""
-        failing_rows = self.table["tested"] & (self.table["verdict"] == "lost")
-        return tuple(self.table.loc[failing_rows, "measure"])
+        rows = self.table["tested"] & (self.table["verdict"] == "lost")
+        return tuple(self.table.loc[rows, "measure"])
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know: that the policy is not all that differs."""
-        setting_names = ", ".join(self.settings["setting"])
-        return (
-            (f"{setting_names} differ: the difference is not of the policy alone.",)
-            if setting_names
-            else ()
-        )
+        names = ", ".join(self.settings["setting"])
+        return (f"{names} differ: the difference is not of the policy alone.",) if names else ()
 
     def _summary(self) -> Summary:
         loss_text = difference_text(*self.table.loc[0, ["loss", "low", "high"]])
-        summary_facts = [
+        facts = [
             ("before", self.before),
             ("after", self.after),
             ("verdict", f"lost in {', '.join(self.lost)}" if self.lost else "no loss shown"),
@@ -194,7 +199,7 @@ class BaselineComparison(Result):
             "changed cases": self.changed,
             "settings": self.settings,
         }
-        return Summary(summary_facts, summary_tables, self.notes, "Policy against a baseline")
+        return Summary(facts, summary_tables, self.notes, "Policy against a baseline")
 
 
 def compare_baselines(
@@ -220,22 +225,30 @@ def compare_baselines(
     """
     for rate_name in rates:
         if rate_name not in metrics.RATES:
-            baseline_rule = f"rates must be among {', '.join(metrics.RATES)}"
-            refuse(baseline_rule, repr(rate_name), "name others, or leave them out")
+            refuse(
+                f"rates must be among {', '.join(metrics.RATES)}",
+                repr(rate_name),
+                "name others, or leave them out",
+            )
     if not 0.0 <= min_effect < np.inf:
         refuse("min_effect must be a number of at least 0", min_effect, "0.02 is 2 %")
     if before.basis != after.basis:
-        baseline_rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
-        refuse(baseline_rule, f"cases judged by {after.basis}", SAVE_AGAIN)
+        refuse(
+            f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)",
+            f"cases judged by {after.basis}",
+            SAVE_AGAIN,
+        )
     if not np.array_equal(before.costs, after.costs):
         first_cell = tuple(np.argwhere(before.costs != after.costs)[0])
         rate_name = f"{LABELS[first_cell[0]]}.{OUTCOMES[first_cell[1]]}"
-        baseline_rule = (
-            "a baseline must be compared by its own costs, "
-            f"{rate_name}={before.costs[first_cell]:g}"
+        refuse(
+            (
+                "a baseline must be compared by its own costs, "
+                f"{rate_name}={before.costs[first_cell]:g}"
+            ),
+            f"{rate_name}={after.costs[first_cell]:g}",
+            "leave the costs out, or save it again with them",
         )
-        cost_remedy = "leave the costs out, or save it again with them"
-        refuse(baseline_rule, f"{rate_name}={after.costs[first_cell]:g}", cost_remedy)
     # An id with another question or label is another case.
     paired_cases, unpaired = _paired(before, after)
     n_smaller = min(len(before.cases), len(after.cases))
@@ -279,8 +292,10 @@ def compare_baselines(
 
 
 Pairs = list[tuple[BaselineCase, BaselineCase]]
-ONLY_BEFORE, ONLY_AFTER = "only in the baseline", "only in these cases"
-OTHER_QUESTION, OTHER_LABEL = "another question under the same id", "another label"
+ONLY_BEFORE = "only in the baseline"
+ONLY_AFTER = "only in these cases"
+OTHER_QUESTION = "another question under the same id"
+OTHER_LABEL = "another label"
 
 
 def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
@@ -318,7 +333,7 @@ def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
 
 
 def _losses(
-    cells: NDArray[np.int64], costs: NDArray[np.float64], rates: Sequence[str], min_effect: float
+    cells: IntArray, costs: FloatArray, rates: Sequence[str], min_effect: float
 ) -> pd.DataFrame:
     """A row a measure, see `BaselineComparison`; cells: before and after, [2, Q]."""
     measure_table = paired_table(cells[0], cells[1], BASELINE_SIDES, costs)
@@ -346,7 +361,8 @@ def _losses(
     least_losses = min_effect + COST_ROUNDING * np.where(
         measure_names == COST_MEASURE, float(costs.max()), 1.0
     )
-    exceeds, is_shown = measure_table["loss"] > least_losses, measure_table["low"] > 0.0
+    exceeds = measure_table["loss"] > least_losses
+    is_shown = measure_table["low"] > 0.0
     verdict_conditions = [measure_table["loss"].isna(), exceeds & is_shown, exceeds, is_shown]
     verdicts = np.select(verdict_conditions, ["no case", "lost", "open", "small"], "kept")
     count_columns = [
@@ -365,20 +381,18 @@ def _losses(
     return measure_table.assign(verdict=verdicts)[shown_columns]
 
 
-def _changed(paired_cases: Pairs, case_losses: NDArray[np.float64]) -> pd.DataFrame:
+def _changed(paired_cases: Pairs, case_losses: FloatArray) -> pd.DataFrame:
     import pandas as pd
 
-    outcome_rows = [
+    rows = [
         (before_case.id, before_case.label, before_case.outcome, after_case.outcome)
         for before_case, after_case in paired_cases
     ]
-    changed_table = pd.DataFrame(
-        outcome_rows, columns=["case_id", "label", *BASELINE_SIDES]
-    ).assign(loss=case_losses)
-    changed_table = changed_table[changed_table["before"] != changed_table["after"]]
-    return changed_table.sort_values(
-        ["loss", "case_id"], ascending=[False, True], ignore_index=True
+    table = pd.DataFrame(rows, columns=["case_id", "label", *BASELINE_SIDES]).assign(
+        loss=case_losses
     )
+    table = table[table["before"] != table["after"]]
+    return table.sort_values(["loss", "case_id"], ascending=[False, True], ignore_index=True)
 
 
 def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
@@ -389,9 +403,9 @@ def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
             "documents": side_baseline.corpus_hash,
             "schema of traces": side_baseline.schema_version,
             **{
-                f"retrieval.{parameter_name}": parameter_value
-                for parameter_name, parameter_value in side_baseline.retrieval.items()
-                if parameter_name != "arms"
+                f"retrieval.{name}": value
+                for name, value in side_baseline.retrieval.items()
+                if name != "arms"
             },
         }
         for side_baseline in (before, after)

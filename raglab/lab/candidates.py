@@ -20,7 +20,6 @@ from raglab.decision.learned_cases import hash_queries, with_learned_cases
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import Measured
 from raglab.gating.signal_gates import MIN_OPTIONS
-from raglab.lab.arrays import AnyArray, CodeArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import (
     MIN_KIND_CASES,
     DecisionCases,
@@ -38,9 +37,10 @@ from raglab.progress import progress
 from raglab.replay import case_cells, case_rows, evidence_with_model, path_moves
 from raglab.replaying.breakpoints import StepCells, sum_moves
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import AnyArray, CodeArray, FloatArray, IntArray, Status, TraceData
 
-CROSS_FIT_FOLDS, CROSS_FIT_REPEATS = 5, 4
+CROSS_FIT_FOLDS = 5
+CROSS_FIT_REPEATS = 4
 FOLD_POOL_SIZE = 400  # configurations of the chain that a fold chooses among before its line search
 FOLD_SEARCH_ROUNDS = 3  # of the line search in a fold
 MIN_LABEL_CASES = 10  # cases of a label that occurs, below which a model of it is not trusted
@@ -176,13 +176,13 @@ class Candidate:
 def count_cells(cells: CodeArray, case_weights: FloatArray | None = None) -> AnyArray:
     """Cases by cell, [..., 20], of the cell of each case, [..., Q], and of its weight, [Q]."""
     flat_cells = cells.reshape(-1, cells.shape[-1])
-    cell_counts = np.stack(
+    counts = np.stack(
         [
             np.bincount(policy_cells, case_weights, minlength=metrics.N_CELLS)
             for policy_cells in flat_cells
         ]
     )
-    return cell_counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
+    return counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
 
 
 def fixed_candidate(
@@ -293,20 +293,20 @@ class BoundCells(NamedTuple):
 
     def decide(self, threshold: float, held_out_cases: IntArray) -> CodeArray:
         """Cells of some cases under a threshold on `surer`; a missing value fires."""
-        decided_cells: CodeArray = np.where(
+        cells: CodeArray = np.where(
             self.surer[held_out_cases] >= threshold,
             self.answered[held_out_cases],
             self.fired[held_out_cases],
         )
-        return decided_cells
+        return cells
 
     def policy(self, threshold: float, cases: Cases) -> Policy:
         """Policy with that threshold on the signal, and everything else off."""
         bound_sign = 1.0 if self.end == "min" else -1.0
         signal_unit = cases.evidence.known.signal(self.signal).unit
-        bound_value = float(np.clip(bound_sign * threshold, signal_unit.low, signal_unit.high))
+        value = float(np.clip(bound_sign * threshold, signal_unit.low, signal_unit.high))
         signal_bound = {
-            self.end: _round_between(bound_value, bound_sign * self.surer),
+            self.end: _round_between(value, bound_sign * self.surer),
             "on_fire": self.on_fire,
         }
         return always_answer(cases.start).replace("signals", {self.signal: signal_bound})
@@ -314,7 +314,8 @@ class BoundCells(NamedTuple):
 
 def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
     """One bound on each signal that differs between cases and says which way it points."""
-    evidence, answered_cells = cases.evidence, cases.cells(always_answer(cases.start))
+    evidence = cases.evidence
+    answered_cells = cases.cells(always_answer(cases.start))
     has_options = evidence.n_options_all[0] >= MIN_OPTIONS
     for signal_row, signal in enumerate(evidence.known.rows):
         signal_values = evidence.signals[signal_row, 0]
@@ -405,11 +406,7 @@ RESOLVER_PATHS = ("gap.", "resolver.")
 
 def chain_paths(cases: Cases) -> list[str]:
     """Paths that the chain is searched along; where no case is ambiguous the resolver stays out."""
-    return [
-        setting_path
-        for setting_path in cases.space
-        if cases.can_ask or not setting_path.startswith(RESOLVER_PATHS)
-    ]
+    return [path for path in cases.space if cases.can_ask or not path.startswith(RESOLVER_PATHS)]
 
 
 def chain_candidate(
@@ -482,11 +479,9 @@ def rare_labels(cases: Cases) -> dict[str, int]:
 
     A model of them is not trusted (rule S6.8).
     """
-    label_counts = np.bincount(cases.label, minlength=len(Status)).tolist()
+    counts = np.bincount(cases.label, minlength=len(Status)).tolist()
     return {
-        status.name: label_counts[status]
-        for status in Status
-        if 0 < label_counts[status] < MIN_LABEL_CASES
+        status.name: counts[status] for status in Status if 0 < counts[status] < MIN_LABEL_CASES
     }
 
 
@@ -506,7 +501,7 @@ def can_fit(cases: Cases) -> bool:
     if min(least_training_counts(cases)) < MIN_KIND_CASES:
         return False
     own_signals = cases.decided.signals[
-        [signal_row for signal_row, signal in enumerate(cases.decided.known.rows) if signal.alone]
+        [row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]
     ]
     training_masks = (
         fold_numbers != fold_number
@@ -514,7 +509,7 @@ def can_fit(cases: Cases) -> bool:
         for fold_number in range(int(fold_numbers.max()) + 1)
     )
     return all(
-        any(tells_apart(signal_values[training_mask]) for signal_values in own_signals)
+        any(tells_apart(values[training_mask]) for values in own_signals)
         for training_mask in training_masks
     )
 
@@ -615,12 +610,13 @@ def ratio_steps(
         path_moves(evidence, policy, "decision.ratio", case_weights)
         for evidence in cost_fit.evidence
     ]
-    return sum_moves([moved_cells for _, moved_cells in repeat_moves], repeat_moves[0][0])
+    return sum_moves([cells for _, cells in repeat_moves], repeat_moves[0][0])
 
 
 def step_ratio(steps: StepCells, step_place: int) -> float:
     """A ratio of a step: 1 where it holds 1, else its middle, a short number."""
-    lower_ratio, upper_ratio = float(steps.low[step_place]), float(steps.high[step_place])
+    lower_ratio = float(steps.low[step_place])
+    upper_ratio = float(steps.high[step_place])
     if lower_ratio < 1.0 <= upper_ratio:
         return 1.0
     return _round_between((lower_ratio + upper_ratio) / 2.0, np.array([lower_ratio, upper_ratio]))

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.answer_text import gold_answers
 from raglab.decision.document_names import (
@@ -18,7 +17,7 @@ from raglab.decision.document_names import (
 )
 from raglab.decision.trace_view import TraceView
 from raglab.replay import cases_by_shard, each_shard
-from raglab.values import Case, TraceData, document_path
+from raglab.values import Case, CodeArray, TraceData, document_path
 from raglab.words.canonical import digest
 
 NO_PAGE = "n/a"  # page of a chunk that has none
@@ -38,8 +37,8 @@ def label_key(case: Case) -> tuple[Any, ...]:
     Equal where no order or repeat of sources and answers differs.
     """
     source_sets = (
-        tuple(sorted({*source_names}))
-        for source_names in (case.expect_sources, case.expect_sources_any, gold_answers(case))
+        tuple(sorted({*names}))
+        for names in (case.expect_sources, case.expect_sources_any, gold_answers(case))
     )
     return (case.expect_status, case.expect_option, case.min_sources, *source_sets)
 
@@ -56,7 +55,7 @@ class KnownChunks(NamedTuple):
     texts: dict[str, str]
 
 
-def label_validity(trace: TraceView, new_trace: TraceView) -> NDArray[np.int8]:
+def label_validity(trace: TraceView, new_trace: TraceView) -> CodeArray:
     """Whether the labels of each case of `new_trace` mean the same as in `trace`: `Validity`, [Q].
 
     The worst of a case's labels counts. A status stays valid, and so does a gold answer. A document

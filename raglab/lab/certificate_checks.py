@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
@@ -35,7 +34,7 @@ from raglab.replay import tally
 from raglab.store.case_labels import counted_questions
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import SCHEMA_VERSION, refuse
+from raglab.values import SCHEMA_VERSION, FloatArray, refuse
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -69,12 +68,12 @@ class Retest(Result):
     basis: str = SOURCES
 
     def _summary(self) -> Summary:
-        summary_facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
-        summary_facts += [
+        facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
+        facts += [
             ("coverage", f"{self.coverage:.3f}"),
             ("over-ask", f"{self.over_ask:.3f}"),
         ]
-        return Summary([*summary_facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
+        return Summary([*facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
 
 
 @answered_traces("trace")
@@ -139,8 +138,11 @@ def check_new_cases(
         [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], queries_by_split
     )
     if certified_row.k and not again:
-        repeat_text = f"{certified_row.k:,} of {certified_row.n:,} that the policy was certified on"
-        refuse("a check must see new cases", repeat_text, "give others, or again=True (--again)")
+        refuse(
+            "a check must see new cases",
+            f"{certified_row.k:,} of {certified_row.n:,} that the policy was certified on",
+            "give others, or again=True (--again)",
+        )
     check_basis(certificate["basis"], trace_basis(trace))
     return (learned_row.doubt,) if learned_row.doubt else ()
 
@@ -153,7 +155,7 @@ def retest(
     delta: float = 0.1,
     arm: str | None = None,
     costs: metrics.Costs | None = None,
-    corners: NDArray[np.float64] | None = None,
+    corners: FloatArray | None = None,
 ) -> Retest:
     """What labelled cases say of some targets for one policy that was chosen without them.
 
@@ -170,7 +172,8 @@ def retest(
     """
     import pandas as pd
 
-    target_names, target_rows = list(targets), []
+    target_names = list(targets)
+    target_rows = []
     repeated_questions = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
 
     def losses(decision_tally: Tally, undecided_note: int) -> RateCounts:
@@ -194,7 +197,8 @@ def retest(
     answers_missing = {policy.policy_id: rate_counts.missing_answers[0]}
     check_compared(answers_missing)
     for target_place, (target_name, target_rate) in enumerate(targets.items()):
-        k, n = rate_counts.total(0, target_place), int(rate_counts.n[0, target_place])
+        k = rate_counts.total(0, target_place)
+        n = int(rate_counts.n[0, target_place])
         # Every promise must hold, so each upper bound may use all of delta; one broken promise is
         # enough, so the lower bounds share it.
         upper_bound = float(rate_counts.bounds(target_place, delta, target_rate)[0])

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.arguments.user_warnings import warn_user
@@ -68,7 +67,7 @@ from raglab.metrics.mixes import SAMPLE, Mix
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import SCHEMA_VERSION, refuse
+from raglab.values import SCHEMA_VERSION, FloatArray, IntArray, refuse
 from raglab.words.canonical import digest
 
 
@@ -140,16 +139,16 @@ def certify_alone(
       ValueError: as `certify_policy`.
     """
     if settings.costs is not None and COST not in settings.targets:
-        costs_rule = f"costs must be those of a target {COST}"
         refuse(
-            costs_rule,
+            f"costs must be those of a target {COST}",
             f"the targets {', '.join(settings.targets)}",
             f"add {COST}, or leave costs= out",
         )
     cases = certify_splits(trace)
     candidates, learning_doubts = distinct_candidates([policy], cases)
     _warn_of_refusals(cases.learned_on, policy, settings.arm)
-    depth_notes, test_order = _depth_note(trace, candidates), TestOrder("single", np.arange(1))
+    depth_notes = _depth_note(trace, candidates)
+    test_order = TestOrder("single", np.arange(1))
     return _certification(cases, candidates, test_order, settings, (*learning_doubts, *depth_notes))
 
 
@@ -220,9 +219,11 @@ def certify_best(
     settings = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
     cases = certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
-    replayed_trace, is_family = held_trace(cases.learned_on), isinstance(candidates, Policy)
+    replayed_trace = held_trace(cases.learned_on)
+    is_family = isinstance(candidates, Policy)
     if isinstance(candidates, Policy):
-        listed_candidates, start_policy = None, limit_depth(candidates, trace)
+        listed_candidates = None
+        start_policy = limit_depth(candidates, trace)
     else:
         listed_policies = [
             *(candidates.values() if isinstance(candidates, Mapping) else candidates)
@@ -311,7 +312,7 @@ class TestOrder(NamedTuple):
     """
 
     method: TestMethod
-    places: NDArray[np.int64]
+    places: IntArray
     pilot: PilotCounts | None = None
     size: float = float("nan")
 
@@ -339,15 +340,13 @@ def candidate_order(
         return TestOrder("holm", np.arange(len(candidates)))
     counts_on_pilot = pilot_counts(pilot, candidates, settings)
     size_ratio = cases.n_questions / len(pilot)
-    candidate_places = pilot_order(
-        counts_on_pilot.losses, settings.alphas, settings.level, size_ratio
-    )
-    return TestOrder("fixed_sequence", candidate_places, counts_on_pilot, size_ratio)
+    places = pilot_order(counts_on_pilot.losses, settings.alphas, settings.level, size_ratio)
+    return TestOrder("fixed_sequence", places, counts_on_pilot, size_ratio)
 
 
 def pilot_order(
-    rate_counts: RateCounts, alphas: NDArray[np.float64], delta: float, size_ratio: float
-) -> NDArray[np.int64]:
+    rate_counts: RateCounts, alphas: FloatArray, delta: float, size_ratio: float
+) -> IntArray:
     """Candidates worth testing, learned on a pilot split: from the safest to the cheapest, [M].
 
     Left out are those that another one beats in p-value and cost, and those that can certify
@@ -361,11 +360,9 @@ def pilot_order(
 
     Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
     """
-    passing_rows = np.flatnonzero((rate_counts.at_best(size_ratio).p(alphas) <= delta).all(axis=1))
+    rows = np.flatnonzero((rate_counts.at_best(size_ratio).p(alphas) <= delta).all(axis=1))
     p_values = rate_counts.p(alphas).max(axis=1)
-    return passing_rows[
-        certify.pareto_order(p_values[passing_rows], -rate_counts.cost[passing_rows])
-    ]
+    return rows[certify.pareto_order(p_values[rows], -rate_counts.cost[rows])]
 
 
 # the tests
@@ -396,7 +393,8 @@ def sequence_test(
     shown_place = (
         chosen_place if chosen_place >= 0 else 0 if in_sequence else int(np.argmin(joint_p))
     )
-    shown_counts, n_candidates = rate_counts.subset(np.array([shown_place])), len(passed_mask)
+    shown_counts = rate_counts.subset(np.array([shown_place]))
+    n_candidates = len(passed_mask)
 
     def promises_at(test_level: float) -> tuple[Promise, ...]:
         return tuple(
@@ -444,10 +442,10 @@ class Decided(NamedTuple):
     tried: list[Policy]
     split: SplitCounts
     counts: RateCounts
-    units: NDArray[np.int64] | None
+    units: IntArray | None
     failed: int
 
-    def corners(self, settings: CertificationSettings) -> NDArray[np.float64] | None:
+    def corners(self, settings: CertificationSettings) -> FloatArray | None:
         """Outermost mixes, [V, 3], what is not stated in the ratio of the cases; None of their own.
 
         Raises:
@@ -455,8 +453,8 @@ class Decided(NamedTuple):
         """
         if self.units is None or settings.traffic is None:
             return None
-        label_counts = metrics.label_counts(self.units[0, 0]) - self.failed
-        return settings.traffic.at_labels(label_counts).vertices(label_counts)
+        counts = metrics.label_counts(self.units[0, 0]) - self.failed
+        return settings.traffic.at_labels(counts).vertices(counts)
 
 
 def _certification(
@@ -647,8 +645,10 @@ def _untested(
     """Result where no candidate can pass: none is tested, and no look is taken."""
     import pandas as pd
 
-    n_cases, counts_on_pilot = cases.n_questions, test_order.pilot
-    target_sizes, cases_phrase = dict.fromkeys(settings.targets, n_cases), ""
+    n_cases = cases.n_questions
+    counts_on_pilot = test_order.pilot
+    target_sizes = dict.fromkeys(settings.targets, n_cases)
+    cases_phrase = ""
     if test_order.n_tests > 1:
         cases_phrase = f" for {test_order.n_tests:,} tests at once"
     elif counts_on_pilot is not None and not len(test_order.places):
@@ -740,7 +740,8 @@ def _noted_look(
 
     Its key is a digest of what is tested, in which order, at which level, and of what is counted.
     """
-    target_order, rate_counts = np.argsort(list(settings.targets)), decided_candidates.counts
+    target_order = np.argsort(list(settings.targets))
+    rate_counts = decided_candidates.counts
     sorted_losses = [
         [
             int(target_loss) if target_loss.is_integer() else target_loss
@@ -757,7 +758,8 @@ def _noted_look(
     is_priced = settings.costs and COST in settings.targets
     stated_costs = [metrics.stated_costs(metrics.cost_matrix(settings.costs))] if is_priced else []
     mix_parts: list[Any] = []
-    mix_corners, question_cells = decided_candidates.corners(settings), decided_candidates.units
+    mix_corners = decided_candidates.corners(settings)
+    question_cells = decided_candidates.units
     if settings.mix is not None and mix_corners is not None and question_cells is not None:
         mix_parts = [
             settings.mix.rows,

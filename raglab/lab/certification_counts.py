@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.decision.answer_text import Basis, MissingAnswers
@@ -36,9 +35,10 @@ from raglab.replay import cases_by_shard, each_shard, join_columns, shard_cells,
 from raglab.store.case_labels import check_split_names, counted_questions
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import Status, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, Status, refuse
 
-COST, RISK = "expected_cost", "hallucination_rate"
+COST = "expected_cost"
+RISK = "hallucination_rate"
 PILOT_AND_CERTIFY = ("tune", "certify")
 # fields of `RateCounts` with a row a policy
 POLICY_FIELDS = ("cells", "k", "n", "cost", "coverage", "over_ask", "missing", "undecided")
@@ -68,7 +68,7 @@ class CertificationSettings(NamedTuple):
     mix: TrafficMix | None = None
 
     @property
-    def alphas(self) -> NDArray[np.float64]:
+    def alphas(self) -> FloatArray:
         """Highest values, [T]."""
         return np.array(list(self.targets.values()))
 
@@ -89,9 +89,11 @@ class CertificationSettings(NamedTuple):
         whole_delta = self.delta / self.divisor
         mix_delta = self.traffic.delta if self.traffic else 0.0
         if mix_delta >= whole_delta:
-            delta_rule = "delta must be above the error of the mix"
-            delta_remedy = "estimate it at a smaller"
-            refuse(delta_rule, f"{whole_delta:.3g} and {mix_delta:.3g}", delta_remedy)
+            refuse(
+                "delta must be above the error of the mix",
+                f"{whole_delta:.3g} and {mix_delta:.3g}",
+                "estimate it at a smaller",
+            )
         return whole_delta - mix_delta
 
 
@@ -150,7 +152,7 @@ class CertifyCases(NamedTuple):
     held_out: StudyTrace
     tested: str | None
     by_split: Queries
-    numbers: NDArray[np.int64]
+    numbers: IntArray
 
     @property
     def learned_on(self) -> StudyTrace:
@@ -182,24 +184,27 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
     queries_by_split = trace_queries(trace)
     check_split_names(queries_by_split)
     pilot_split, tested_split = PILOT_AND_CERTIFY
-    pilot_trace, held_out = None, trace
+    pilot_trace = None
+    held_out = trace
     if tested_split in queries_by_split:
         pilot_trace = trace.split(pilot_split) if pilot_split in queries_by_split else None
         held_out = trace.split(tested_split)
     elif queries_by_split.keys() - {None}:
-        split_remedy = "label one certify, or .replace({'test': 'certify'}) before loading"
         split_names = ", ".join(sorted(map(str, queries_by_split)))
-        refuse("cases must have a split certify to certify on", split_names, split_remedy)
+        refuse(
+            "cases must have a split certify to certify on",
+            split_names,
+            "label one certify, or .replace({'test': 'certify'}) before loading",
+        )
     elif not len(trace):
         refuse("a certificate needs at least one case", "none", "check the split")
     cases = list(chain.from_iterable(cases_by_shard(held_out)))
     # A certificate counts each question once, so none may stand for more requests than another.
     probabilities = {case.extra.get(PROBABILITY_KEY) for case in cases}
     if len(probabilities) > 1:
-        draw_rule = "cases to certify on must be drawn with one inclusion probability"
         probability_texts = ", ".join(sorted(map(str, probabilities))[:4])
         refuse(
-            draw_rule,
+            "cases to certify on must be drawn with one inclusion probability",
             f"{len(probabilities)}: {probability_texts}",
             "draw evenly, or weigh them by raglab.review",
         )
@@ -246,30 +251,30 @@ class RateCounts(NamedTuple):
 
     names: tuple[str, ...]
     costs: metrics.Costs | None
-    cells: NDArray[Any]
-    k: NDArray[np.float64]
-    n: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    over_ask: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    graded: NDArray[np.bool_]
-    missing: NDArray[np.int64]
-    undecided: NDArray[np.int64]
+    cells: AnyArray
+    k: FloatArray
+    n: IntArray
+    cost: FloatArray
+    coverage: FloatArray
+    over_ask: FloatArray
+    scale: FloatArray
+    graded: BoolArray
+    missing: IntArray
+    undecided: IntArray
     basis: Basis
     mix: MixTest | None = None
 
     @property
     def missing_answers(self) -> list[MissingAnswers]:
         """Recorded answers that each policy lacks."""
-        return [MissingAnswers(*answer_counts) for answer_counts in self.missing.tolist()]
+        return [MissingAnswers(*counts) for counts in self.missing.tolist()]
 
-    def subset(self, places: NDArray[np.int64]) -> RateCounts:
+    def subset(self, places: IntArray) -> RateCounts:
         """Counts of some policies, in the order given."""
         mix_test = self.mix and self.mix._replace(cells=self.mix.cells[places])
         return self._replace(
             mix=mix_test,
-            **{field_name: getattr(self, field_name)[places] for field_name in POLICY_FIELDS},
+            **{name: getattr(self, name)[places] for name in POLICY_FIELDS},
         )
 
     def at_best(self, size_ratio: float) -> RateCounts:
@@ -290,7 +295,7 @@ class RateCounts(NamedTuple):
         """Losses by cell of a target that moves with a stated mix; None of any other."""
         return self.mix if self.mix is not None and self.mix.moved[place] else None
 
-    def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    def p(self, targets: FloatArray) -> FloatArray:
         """p-value that a policy breaks a target, [N, T].
 
         Exact of errors, Hoeffding and Bentkus' of graded losses, of what moves with a stated mix
@@ -316,7 +321,7 @@ class RateCounts(NamedTuple):
 
     def bounds(
         self, target_place: int, delta: float, alpha: float, *, lower: bool = False
-    ) -> NDArray[np.float64]:
+    ) -> FloatArray:
         """Upper or lower bounds of a target's rate or cost at confidence 1 − delta, [N].
 
         Args:
@@ -347,12 +352,12 @@ class RateCounts(NamedTuple):
 
     def of_cell(self, undecided: int) -> RateCounts:
         """What one case of each cell loses and counts, [20]; undecided: the cell they count as."""
-        settled_cells = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), undecided)
-        return counted_losses(settled_cells, self.names, self.costs)
+        cells = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), undecided)
+        return counted_losses(cells, self.names, self.costs)
 
 
 def counted_losses(
-    cells: NDArray[Any], target_names: Sequence[str], costs: metrics.Costs | None
+    cells: AnyArray, target_names: Sequence[str], costs: metrics.Costs | None
 ) -> RateCounts:
     """Losses of policies whose cells are counted.
 
@@ -361,8 +366,10 @@ def counted_losses(
       target_names: rates of `metrics.RATES`, or `expected_cost`.
       costs: of the latter, and of `cost`.
     """
-    cells, cost_table = metrics.cell_table(cells), metrics.cost_matrix(costs)
-    rate_counts, label_counts = metrics.rate_counts(cells), metrics.label_counts(cells)
+    cells = metrics.cell_table(cells)
+    cost_table = metrics.cost_matrix(costs)
+    rate_counts = metrics.rate_counts(cells)
+    label_counts = metrics.label_counts(cells)
     rate_sizes = metrics.denominators(rate_counts, label_counts)
     highest_cost = float(cost_table.max()) or 1.0
     n_cases = label_counts.sum(axis=-1)
@@ -402,13 +409,14 @@ def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str |
 
     Each is a wrong answer, and one of those of which 5 % may be missing.
     """
-    decision_tally, n_failed = tally(trace, policies, arm), failed_count(trace)
+    decision_tally = tally(trace, policies, arm)
+    n_failed = failed_count(trace)
     if not n_failed:
         return decision_tally
-    failed_cells = decision_tally.cells + n_failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
-    n_answered = metrics.rate_counts(failed_cells)[:, metrics.COUNTS.index("answered")]
+    cells = decision_tally.cells + n_failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
+    n_answered = metrics.rate_counts(cells)[:, metrics.COUNTS.index("answered")]
     missing_counts = np.stack([decision_tally.missing[:, 0] + n_failed, n_answered], axis=1)
-    return decision_tally._replace(cells=failed_cells, missing=missing_counts)
+    return decision_tally._replace(cells=cells, missing=missing_counts)
 
 
 class Repeats(NamedTuple):
@@ -417,14 +425,14 @@ class Repeats(NamedTuple):
     cells: of every policy, by question, [N, R]. starts: where each question begins.
     """
 
-    cells: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    cells: IntArray
+    starts: IntArray
 
 
 def repeated_cases(
     trace: TraceView,
     policies: Sequence[PolicyData],
-    question_numbers: NDArray[np.int64],
+    question_numbers: IntArray,
     arm: str | None,
 ) -> Repeats:
     """Cells of cases whose question is asked again.
@@ -467,7 +475,7 @@ def question_losses(
 
 def unit_cells(
     losses: RateCounts, repeats: Repeats, undecided: int = metrics.WRONG_CELL, n_failed: int = 0
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Questions by cell, each the case of it that loses most, of every policy and target.
 
     Cells are [N, T, 20]. A failed call may be of any label: it is what loses most of each.
@@ -497,8 +505,11 @@ def unit_cells(
         )
         if n_mixed := int((lowest_labels < highest_labels).sum()):
             n_questions = int(losses.cells[0].sum()) - len(case_labels) + len(repeats.starts)
-            label_rule = "under a mix each question must have one label"
-            refuse(label_rule, f"several for {n_mixed:,} of {n_questions:,}", "leave mix out")
+            refuse(
+                "under a mix each question must have one label",
+                f"several for {n_mixed:,} of {n_questions:,}",
+                "leave mix out",
+            )
         ranked_cells = np.argsort(cell_rank, axis=0, kind="stable")
         for policy_row, policy_cells in enumerate(repeats.cells):
             worst_ranks = np.maximum.reduceat(
@@ -514,9 +525,9 @@ def unit_cells(
 
 def in_mix(
     losses: RateCounts,
-    corners: NDArray[np.float64],
+    corners: FloatArray,
     level: float,
-    question_cells: NDArray[np.int64] | None = None,
+    question_cells: IntArray | None = None,
 ) -> RateCounts:
     """Losses tested in a traffic mix, with cost, coverage and over-ask of the mean of its corners.
 
@@ -551,7 +562,7 @@ class SplitCounts(NamedTuple):
     """
 
     losses: RateCounts
-    answering: NDArray[np.int64]
+    answering: IntArray
     counted: Tally
 
 
@@ -613,7 +624,8 @@ def pilot_counts(
             and decision_model.fitted_on == pilot_hash
         ):
             places_by_model.setdefault(policy.structure, []).append(candidate_place)
-    pilot_cells, cross_fitted = split_counts.counted.cells.copy(), set[int]()
+    pilot_cells = split_counts.counted.cells.copy()
+    cross_fitted = set[int]()
     for candidate_places in places_by_model.values():
         try:
             blind_cells = held_out_cells(
@@ -653,7 +665,7 @@ def pilot_counts(
 def free_policies(
     split_counts: SplitCounts,
     settings: CertificationSettings,
-    mix_corners: NDArray[np.float64] | None = None,
+    mix_corners: FloatArray | None = None,
 ) -> tuple[str, ...]:
     """Policies with no threshold that pass the same test of each target on the certified cases.
 

@@ -7,7 +7,6 @@ from itertools import chain, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.measurement import gates_off
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -18,7 +17,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_part, part_evidence
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.store.policies import Policy
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 CANDIDATE_PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
 MAX_GRID_POLICIES = 2_000  # candidates on the grid of a policy
@@ -60,7 +59,8 @@ def grid(
     )
     path_levels = []
     for path, path_parts in zip(used_paths, zip(*values_by_part, strict=True), strict=True):
-        own_value, known_values = policy.value(path), np.unique(np.concatenate(path_parts))
+        own_value = policy.value(path)
+        known_values = np.unique(np.concatenate(path_parts))
         picked_values = (
             np.quantile(known_values, level_ranks, method="inverted_cdf").tolist()
             if len(known_values)
@@ -81,7 +81,8 @@ def grid(
     switched_policy = policy.replace(*chain.from_iterable(switches.items())) if switches else policy
     # The two taus move together: their spread is what naming documents is worth, not what is
     # searched for.
-    default_path, explicit_path = "confidence.tau_default", "confidence.tau_explicit"
+    default_path = "confidence.tau_default"
+    explicit_path = "confidence.tau_explicit"
     tau_spread = policy.confidence.tau_default - policy.confidence.tau_explicit
     grid_policies = [policy]
     for level_values in product(*path_levels):
@@ -98,7 +99,7 @@ def grid(
 
 def observed_values(
     trace_part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
-) -> list[NDArray[np.float64]]:
+) -> list[FloatArray]:
     """Values of one part's cases, by path, ascending and each once.
 
     Pure, so that any worker may find them.
@@ -107,7 +108,7 @@ def observed_values(
     thresholds = policy_thresholds([policy])
     values_by_path = (breakpoints(evidence, thresholds, path) for path in paths)
     # Which zero is met first must not decide its sign.
-    return [np.unique(path_values[~np.isnan(path_values)] + 0.0) for path_values in values_by_path]
+    return [np.unique(values[~np.isnan(values)] + 0.0) for values in values_by_path]
 
 
 def declared_family(policy: Policy, off_gates: Collection[str] = ()) -> tuple[str, ...]:
@@ -149,7 +150,8 @@ def declared_family(policy: Policy, off_gates: Collection[str] = ()) -> tuple[st
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:
     """Refuse paths of no threshold, or of one that does not act under the policy's rule."""
-    signal_bounds, decision_rule = f"{SIGNALS}.", policy.decision.rule
+    signal_bounds = f"{SIGNALS}."
+    decision_rule = policy.decision.rule
     is_by_cost = decision_rule == EXPECTED_COST
     for threshold_path in paths:
         if threshold_at(threshold_path) is None:
@@ -178,7 +180,7 @@ def _crosses(policy: Policy, path_values: Mapping[str, Any]) -> bool:
     for signal_section in {
         path.rpartition(".")[0] for path in path_values if path.startswith(SIGNALS)
     }:
-        bound_paths = (f"{signal_section}.{bound_name}" for bound_name in ("min", "max"))
+        bound_paths = (f"{signal_section}.{name}" for name in ("min", "max"))
         lower_bound, upper_bound = (
             path_values.get(bound_path, policy.value(bound_path)) for bound_path in bound_paths
         )

@@ -12,7 +12,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.certify import (
@@ -39,6 +38,7 @@ from raglab.metrics.costs import COST_ROUNDING
 from raglab.metrics.mix_tests import LabelNeed
 from raglab.metrics.mixes import FEW_UNITS
 from raglab.store.policies import Policy
+from raglab.values import BoolArray, FloatArray
 from raglab.words.canonical import decimals, percent
 from raglab.words.results import Result, Summary
 
@@ -60,8 +60,8 @@ class SequenceResult(NamedTuple):
     none passed. shown: place of the one that promises are of.
     """
 
-    p: NDArray[np.float64]
-    passed: NDArray[np.bool_]
+    p: FloatArray
+    passed: BoolArray
     chosen: int
     promises: tuple[Promise, ...]
     binding: str
@@ -116,18 +116,19 @@ class Certification(Result):
     @property
     def facts(self) -> list[tuple[str, ...]]:
         """Facts of the certificate, with the settings in which the chosen candidate differs."""
-        certificate, certificate_rows = self.certificate, certificate_facts(self.certificate)
+        certificate = self.certificate
+        rows = certificate_facts(self.certificate)
         if self.policy is None:
-            return certificate_rows
+            return rows
         chosen_settings = self.table.set_index("policy_id")["changed"][str(certificate.chosen)]
         settings_text = number_texts(chosen_settings) or "nothing"
-        return [("chosen", str(certificate.chosen)), ("changed", settings_text), *certificate_rows]
+        return [("chosen", str(certificate.chosen)), ("changed", settings_text), *rows]
 
     def _summary(self) -> Summary:
-        needs_table = need_frame(self.needs, self.certificate.cases + self.failed)
+        table = need_frame(self.needs, self.certificate.cases + self.failed)
         return Summary(
             self.facts,
-            {"promises": self.certificate.table, "needs": needs_table, "candidates": self.table},
+            {"promises": self.certificate.table, "needs": table, "candidates": self.table},
             (self.certificate.reason, *self.notes),
             "Certified" if self.policy is not None else "Not certified",
         )
@@ -136,12 +137,12 @@ class Certification(Result):
 def changed_settings(start_policy: Policy, policy: Policy) -> dict[str, Any]:
     """Settings in which a candidate differs, with its values."""
     # A manifest leaves out what was added since the first version and has its default.
-    start_manifest, policy_manifest = start_policy.manifest, policy.manifest
+    start_manifest = start_policy.manifest
+    policy_manifest = policy.manifest
     return {
-        setting_path: policy.value(setting_path)
-        for setting_path in dict.fromkeys((*policy_manifest, *start_manifest))
-        if policy_manifest.get(setting_path, UNSTATED_SETTING)
-        != start_manifest.get(setting_path, UNSTATED_SETTING)
+        path: policy.value(path)
+        for path in dict.fromkeys((*policy_manifest, *start_manifest))
+        if policy_manifest.get(path, UNSTATED_SETTING) != start_manifest.get(path, UNSTATED_SETTING)
     }
 
 
@@ -161,13 +162,13 @@ def candidate_table(
     import pandas as pd
 
     policy_rows = range(len(tried_policies))
-    table_columns: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "policy_id": [policy.policy_id for policy in tried_policies],
         "tested": np.arange(len(tried_policies)) < test_result.n_tested,
         "certified": test_result.passed,
     }
     for target_place, (target_name, alpha) in enumerate(settings.targets.items()):
-        table_columns |= {
+        columns |= {
             f"{target_name}_k": [
                 rate_counts.total(policy_row, target_place) for policy_row in policy_rows
             ],
@@ -179,38 +180,35 @@ def candidate_table(
             pilot_losses = [
                 losses_on_pilot.total(policy_row, target_place) for policy_row in policy_rows
             ]
-            table_columns |= {
+            columns |= {
                 f"pilot_{target_name}_k": pilot_losses,
                 f"pilot_{target_name}_n": losses_on_pilot.n[:, target_place],
             }
-    table_columns |= {"cost": rate_counts.cost} | (
+    columns |= {"cost": rate_counts.cost} | (
         {} if losses_on_pilot is None else {"pilot_cost": losses_on_pilot.cost}
     )
-    table_columns |= {"coverage": rate_counts.coverage, "over_ask_rate": rate_counts.over_ask}
+    columns |= {"coverage": rate_counts.coverage, "over_ask_rate": rate_counts.over_ask}
     return pd.DataFrame(
-        table_columns
-        | {"changed": [changed_settings(start_policy, policy) for policy in tried_policies]}
+        columns | {"changed": [changed_settings(start_policy, policy) for policy in tried_policies]}
     )
 
 
 def certificate_lines(certification: Certification) -> list[str]:
     """Lines that say what a certification gave; where it failed, the notes say what is missing."""
     certificate = certification.certificate
-    verdict_words = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
-    text_lines = [f"{verdict_words}: {certificate.reason.removeprefix('not certified: ')}."]
-    text_lines += [": ".join(fact_row) for fact_row in certification.facts]
+    words = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
+    lines = [f"{words}: {certificate.reason.removeprefix('not certified: ')}."]
+    lines += [": ".join(row) for row in certification.facts]
     for rate_name, _, n_errors, n_cases, upper_bound in certificate.promises:
-        text_lines.append(
-            f"{rate_name}: {n_errors:g} of {n_cases}, upper bound {decimals(upper_bound)}"
-        )
-    return text_lines + [f"note: {note}" for note in certification.notes]
+        lines.append(f"{rate_name}: {n_errors:g} of {n_cases}, upper bound {decimals(upper_bound)}")
+    return lines + [f"note: {note}" for note in certification.notes]
 
 
 def number_texts(settings: Mapping[str, Any]) -> str:
     """Settings that are numbers, as text."""
     return ", ".join(
-        f"{setting_path} {number:g}"
-        for setting_path, number in settings.items()
+        f"{path} {number:g}"
+        for path, number in settings.items()
         if isinstance(number, Real) and not isinstance(number, bool)
     )
 
@@ -282,10 +280,10 @@ def untested_reason(
       cases_phrase: whose cases these are, or how many tests are made at once; '' for all cases.
     """
     needs_text = "; ".join(
-        f"{target_name} at most {settings.targets[target_name]:g} needs {n_needed:,} cases even if "
+        f"{name} at most {settings.targets[name]:g} needs {n_needed:,} cases even if "
         "none is lost, got "
         f"{n_cases:,}"
-        for target_name, (n_needed, n_cases) in lacking_targets.items()
+        for name, (n_needed, n_cases) in lacking_targets.items()
     )
     lacking_text = needs_text or "no candidate can pass in this mix even if none is lost"
     return (
@@ -310,7 +308,8 @@ def lacking_cases(
 
     Source: rule S6.10.
     """
-    highest_cost, lacking_targets = float(metrics.cost_matrix(settings.costs).max()) or 1.0, {}
+    highest_cost = float(metrics.cost_matrix(settings.costs).max()) or 1.0
+    lacking_targets = {}
     for target_name, n_present in n_cases.items():
         target_limit = float(settings.targets[target_name]) / (
             highest_cost if target_name == COST else 1.0
@@ -331,10 +330,10 @@ def lacking_cases(
 
 def need_line(rate_name: str, data_need: DataNeed) -> str:
     """What a target needs, how many cases there are, and the best target they certify."""
-    needed_text = " / ".join(map(str, data_need.needed))
+    text = " / ".join(map(str, data_need.needed))
     best_target = percent(data_need.best) if data_need.answered else "nothing"
     return (
-        f"{rate_name} ≤ {percent(data_need.alpha)} needs {needed_text} "
+        f"{rate_name} ≤ {percent(data_need.alpha)} needs {text} "
         f"{metrics.RATE_TABLE[rate_name].share_of} cases "
         f"with 0 / 1 / 2 errors; these {data_need.answered} with {data_need.wrong} certify "
         f"{best_target}."
@@ -349,14 +348,15 @@ def need_note(rate_name: str, data_need: DataNeed, n_cases: int) -> str:
       data_need: of it.
       n_cases: labelled questions there are, whether they count in the rate or not.
     """
-    need_text, n_missing = need_line(rate_name, data_need), missing_questions(data_need, n_cases)
+    text = need_line(rate_name, data_need)
+    n_missing = missing_questions(data_need, n_cases)
     if not n_missing:
-        return need_text
-    need_text += f" Missing: about {n_missing:,} labelled questions without a further error."
+        return text
+    text += f" Missing: about {n_missing:,} labelled questions without a further error."
     return (
-        f"{need_text} Their rate is above it."
+        f"{text} Their rate is above it."
         if data_need.wrong > data_need.alpha * data_need.answered
-        else need_text
+        else text
     )
 
 
@@ -388,11 +388,11 @@ def need_frame(needs: Mapping[str, DataNeed], n_cases: int) -> pd.DataFrame:
     """
     import pandas as pd
 
-    needs_table = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
-    needs_table["missing_questions"] = [
+    table = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
+    table["missing_questions"] = [
         missing_questions(data_need, n_cases) for data_need in needs.values()
     ]
-    return needs_table.rename_axis("target").reset_index()
+    return table.rename_axis("target").reset_index()
 
 
 def nearest_target(
@@ -419,7 +419,7 @@ def nearest_target(
         return no_target
     pilot_losses = counts_on_pilot.losses
 
-    def chance(target_name: str, target_rate: float) -> NDArray[np.float64]:
+    def chance(target_name: str, target_rate: float) -> FloatArray:
         target_place = pilot_losses.names.index(target_name)
         k = pilot_losses.k[:, target_place]
         n = pilot_losses.n[:, target_place]
@@ -457,7 +457,8 @@ def certificate_notes(
       settings: of the certification.
       unsplit: whether all cases of the trace were certified on.
     """
-    is_certified, test_method = certificate.chosen is not None, certificate.method
+    is_certified = certificate.chosen is not None
+    test_method = certificate.method
     look_phrase = "a further look" if certificate.looks else "a look"
     note_conditions = {
         asking_note(certificate.over_ask, certificate.free): certificate.rests_on_asking,
@@ -501,7 +502,8 @@ def mix_notes(
     rate_counts: RateCounts, test_result: SequenceResult, settings: CertificationSettings
 ) -> tuple[dict[str, LabelNeed], list[str]]:
     """Labels that targets need in a stated mix, and notes on the mix that a promise is for."""
-    label_counts, mix_phrase = metrics.label_counts(rate_counts.cells[0]), "is stated"
+    label_counts = metrics.label_counts(rate_counts.cells[0])
+    mix_phrase = "is stated"
     shown_counts = rate_counts.subset(np.array([test_result.shown]))
     if rate_counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
         case_shares = label_counts / label_counts.sum()

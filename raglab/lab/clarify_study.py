@@ -52,8 +52,8 @@ def policy_rates(
     request_cost = request_costs(outcomes, question_cost, error_cost)
     values_by_rate = (outcomes.question, outcomes.error, outcomes.unanswered, request_cost)
     return {
-        rate_name: RATE_REQUESTS * float(rate_values.mean())
-        for rate_name, rate_values in zip(REQUEST_RATES, values_by_rate, strict=True)
+        rate_name: RATE_REQUESTS * float(values.mean())
+        for rate_name, values in zip(REQUEST_RATES, values_by_rate, strict=True)
     }
 
 
@@ -187,25 +187,19 @@ class ClarifyStudy(SearchStudy):
 
     def _summary(self) -> Summary:
         setting_names = ("rule", "ask_below", "apply_above", "every", "level")
-        summary_facts = [
+        facts = [
             (setting_name, value_text(getattr(self.learner, setting_name)))
             for setting_name in setting_names
         ]
-        summary_tables = {"comparison": self.comparison, "tuned minus others": self.differences}
-        return Summary(
-            [*summary_facts, ("trials", f"{len(self.trials):,}")], summary_tables, self.notes
-        )
+        tables = {"comparison": self.comparison, "tuned minus others": self.differences}
+        return Summary([*facts, ("trials", f"{len(self.trials):,}")], tables, self.notes)
 
     def env(self) -> str:
         """Lines for a `.env` that set the learner and the costs of the loop."""
-        cost_settings = {
-            setting_name: self.settings[setting_name]
-            for setting_name in ("question_cost", "error_cost")
-        }
+        cost_settings = {name: self.settings[name] for name in ("question_cost", "error_cost")}
         return env_lines(
             "RAGLAB_CLARIFY",
-            {setting_name: self._tuned()[setting_name] for setting_name in ONLINE_SETTINGS}
-            | cost_settings,
+            {name: self._tuned()[name] for name in ONLINE_SETTINGS} | cost_settings,
         )
 
     def _run_name(self) -> str:
@@ -332,7 +326,8 @@ def tune_clarification(
         **cost_settings,
         n_jobs=n_jobs,
     )
-    comparison, differences = summary(by_seed, level), seed_differences(by_seed, TUNED, level)
+    comparison = summary(by_seed, level)
+    differences = seed_differences(by_seed, TUNED, level)
     settings = {
         "world": name,
         "trials": trials,
@@ -349,7 +344,8 @@ def tune_clarification(
         "tune_contexts": len(tune.contexts),
         "held_out_contexts": len(held_out.contexts),
     }
-    max_errors, tuned_rates = RATE_REQUESTS * most_errors, comparison.iloc[0]
+    max_errors = RATE_REQUESTS * most_errors
+    tuned_rates = comparison.iloc[0]
     limit_phrase = f"{max_errors:.4g} silent errors per 100 requests"
     study_notes = (
         []
@@ -380,10 +376,10 @@ def tune_clarification(
 
 def _with_interval(rate_row: Any, rate_name: str, number_format: str) -> str:  # noqa: ANN401
     """Rate of a row with its interval."""
-    rate_text, lower_bound, upper_bound = (
+    text, lower_bound, upper_bound = (
         format(rate_row[f"{rate_name}{suffix}"], number_format) for suffix in ("", "_low", "_high")
     )
-    return f"{rate_text} ({lower_bound} to {upper_bound})"
+    return f"{text} ({lower_bound} to {upper_bound})"
 
 
 def search_space(world: World) -> dict[str, SearchRange]:
@@ -423,7 +419,7 @@ def _learner_values(
     base_learner: DefaultLearner, search_ranges: Mapping[str, SearchRange]
 ) -> dict[str, Any]:
     """Values of a learner, for the first trial."""
-    start_values: dict[str, Any] = {
+    values: dict[str, Any] = {
         "posterior": base_learner.rule == "posterior",
         "ask_below": base_learner.ask_below,
         "width": (base_learner.apply_above - base_learner.ask_below)
@@ -434,4 +430,4 @@ def _learner_values(
         "half_life_days": base_learner.half_life_days or 30.0,
         "stratify": base_learner.stratify,
     }
-    return {setting_name: start_values[setting_name] for setting_name in search_ranges}
+    return {name: values[name] for name in search_ranges}

@@ -18,7 +18,6 @@ from raglab.decision.learned_cases import trace_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count
 from raglab.lab.answer_basis import check_compared
-from raglab.lab.arrays import CodeArray, FloatArray
 from raglab.lab.candidates import DEFAULTS, FREE_POLICIES
 from raglab.lab.competition import TUNED
 from raglab.lab.goals import Goal
@@ -33,7 +32,7 @@ from raglab.lab.paired_differences import (
 from raglab.metrics.mixes import Mix
 from raglab.replay import decide_policies, trace_codes
 from raglab.store.policies import Policy
-from raglab.values import Status, counted
+from raglab.values import CodeArray, FloatArray, Status, counted
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Comparison(Result):
         cost_text = f"{difference_text(*cost_difference)}, p = {cost_p:.3g}"
         if self.in_sample:
             cost_text = f"{cost_difference[0]:+.3f}, {self.in_sample}"
-        summary_facts = [
+        facts = [
             ("a", self.a),
             ("b", self.b),
             ("cost of b less a", cost_text),
@@ -99,7 +98,7 @@ class Comparison(Result):
             ),
         ]
         return Summary(
-            summary_facts, {"b less a": self.table.drop(columns="p"), "changed cases": self.changed}
+            facts, {"b less a": self.table.drop(columns="p"), "changed cases": self.changed}
         )
 
 
@@ -145,7 +144,8 @@ def compare(
     in_sample_text = learned_text(
         ("Policy a", "Policy b"), POLICY_SIDES, trace_learned([a, b], trace)
     )
-    traffic_goal, case_weights = Goal(mix=mix), inclusion_weights(trace)
+    traffic_goal = Goal(mix=mix)
+    case_weights = inclusion_weights(trace)
     if traffic_goal.traffic is not None:
         check_alone(traffic_goal.traffic, case_weights)
         label_counts = np.bincount(first_decisions.label_code, minlength=len(Status))
@@ -277,7 +277,8 @@ def _contest(
     *,
     is_same_policy: bool,
 ) -> PolicyContest:
-    is_right_cell, cell_prices = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
+    is_right_cell = metrics.cell_costs() == 0.0
+    cell_prices = metrics.cell_costs(costs)
     cost_advantage = paired_advantage(
         tuned_cells, reference_cells, costs, policy_name, case_weights
     )

@@ -31,7 +31,8 @@ from raglab.store.policies import Policy
 from raglab.values import refuse
 
 CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
-TUNED, BY_HAND = "tuned", "manual-loop"
+TUNED = "tuned"
+BY_HAND = "manual-loop"
 # rows of a result, which no policy of the user may take
 RESERVED_NAMES = (*RECIPE_NAMES, *FIXED_POLICIES, TUNED, BY_HAND)
 

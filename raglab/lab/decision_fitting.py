@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
@@ -34,7 +33,6 @@ from raglab.gating.expected_cost import (
 )
 from raglab.gating.signal_gates import MIN_OPTIONS
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from raglab.lab.group_fitting import (
     CaseGroups,
     FittedGroups,
@@ -51,7 +49,7 @@ from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evi
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, Status, TraceData, WholeArray
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
 PENALTY_STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
@@ -85,11 +83,9 @@ class DecisionCases(NamedTuple):
 
     def rows(self, case_selection: AnyArray) -> DecisionCases:
         """The same of some cases."""
-        case_groups = None if self.groups is None else self.groups.rows(case_selection)
-        chosen_arrays = {
-            column_name: column[..., case_selection] for column_name, column in self.arrays.items()
-        }
-        return self._replace(groups=case_groups, **chosen_arrays)
+        groups = None if self.groups is None else self.groups.rows(case_selection)
+        chosen_arrays = {name: column[..., case_selection] for name, column in self.arrays.items()}
+        return self._replace(groups=groups, **chosen_arrays)
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -109,10 +105,8 @@ class DecisionCases(NamedTuple):
     @property
     def shares(self) -> FloatArray:
         """Share of each label, [3]."""
-        label_weights = np.bincount(
-            np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status)
-        )
-        return label_weights / label_weights.sum()
+        weights = np.bincount(np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status))
+        return weights / weights.sum()
 
 
 def decision_cases(evidence: Evidence) -> DecisionCases:
@@ -158,11 +152,11 @@ def check_kinds(
     Raises:
       ValueError: too few.
     """
-    kind_counts = int(is_kind.sum()), int((~is_kind).sum())
-    if min(kind_counts) < min_cases:
+    counts = int(is_kind.sum()), int((~is_kind).sum())
+    if min(counts) < min_cases:
         message = (
             f"{fit_phrase} at least {min_cases} {kind_phrase} and {min_cases} others, got "
-            f"{kind_counts[0]} and {kind_counts[1]}; "
+            f"{counts[0]} and {counts[1]}; "
             "label more."
         )
         raise ValueError(message)
@@ -192,7 +186,7 @@ def direction_notes(cases: DecisionCases, interval_level: float = 0.95) -> list[
 def scored_cases(cases: DecisionCases, case_scores: FloatArray) -> ScoredCases:
     """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
     is_right, is_ambiguous = (
-        cases.classes == OUTCOME_CLASSES.index(class_name) for class_name in ("right", "ambiguous")
+        cases.classes == OUTCOME_CLASSES.index(name) for name in ("right", "ambiguous")
     )
     return ScoredCases(case_scores, is_right, is_ambiguous)
 
@@ -260,8 +254,8 @@ class FittedModel:
 
     def probabilities(self, signals: FloatArray) -> FloatArray:
         """Class probabilities by the common model, [4, Q], of signals [S, Q] in `known` order."""
-        signal_rows = signals[[self.known.place(signal_name) for signal_name in self.names]]
-        x = scaled_signals(signal_rows, self.center, self.scale)
+        rows = signals[[self.known.place(signal_name) for signal_name in self.names]]
+        x = scaled_signals(rows, self.center, self.scale)
         class_logits = x @ self.weights.T + self.bias
         return np.exp(log_softmax(class_logits)).T
 
@@ -426,10 +420,8 @@ def _asked_right(cases: DecisionCases) -> float:
     is_askable = (cases.classes == OUTCOME_CLASSES.index("ambiguous")) & cases.can_ask
     if not is_askable.any():
         return 0.0
-    case_weights = cases.weights[is_askable]
-    return float(
-        (case_weights @ cases.options_right[is_askable] + 1.0) / (case_weights.sum() + 2.0)
-    )
+    weights = cases.weights[is_askable]
+    return float((weights @ cases.options_right[is_askable] + 1.0) / (weights.sum() + 2.0))
 
 
 def _choose_strength(
@@ -447,7 +439,8 @@ def _choose_strength(
       case_fold: of each case, from 0, [Q].
       judged_mask: whether a case counts in the loss, [Q].
     """
-    n_folds, judged_rows = int(case_fold.max()) + 1, np.flatnonzero(judged_mask)
+    n_folds = int(case_fold.max()) + 1
+    judged_rows = np.flatnonzero(judged_mask)
     best_choice: tuple[float, float, FloatArray] | None = None
     start_parameters: list[FloatArray | None] = [None] * n_folds
     for strength in sorted(strengths):
@@ -480,9 +473,7 @@ def _choose_strength(
     return best_choice[1], best_choice[2]
 
 
-def stratified_folds(
-    case_kinds: NDArray[np.integer[Any]], n_folds: int, rng: np.random.Generator
-) -> IntArray:
+def stratified_folds(case_kinds: WholeArray, n_folds: int, rng: np.random.Generator) -> IntArray:
     """Fold of every case.
 
     Each kind shuffled and dealt out in turn, the next kind going on where the last ended.
@@ -566,7 +557,8 @@ def penalty_shares(x: FloatArray, one_hot: FloatArray) -> FloatArray:
       ... ).tolist()
       [1.94, 0.06]
     """
-    class_sizes, case_weights = one_hot.sum(axis=0), one_hot.sum(axis=1)
+    class_sizes = one_hot.sum(axis=0)
+    case_weights = one_hot.sum(axis=1)
     overall_mean = (
         x.mean(axis=0) if (case_weights == 1.0).all() else case_weights @ x / case_weights.sum()
     )
@@ -775,7 +767,8 @@ def held_out_cells(
     )
     cases = join_decision_cases(case_parts)
     case_fold = stratified_folds(cases.classes, MODEL_FOLDS, np.random.default_rng(seed))
-    blind_policies, traffic = [], None if shared_model.mix is None else shared_model.mix.traffic
+    blind_policies = []
+    traffic = None if shared_model.mix is None else shared_model.mix.traffic
     for held_fold in range(MODEL_FOLDS):
         blind_model = fit_model(
             cases.rows(case_fold != held_fold), signal_names=tuple(shared_model.parts), seed=seed
@@ -820,8 +813,8 @@ def fold_cells(
       part_with_fold: the part and the fold of each of its cases.
       blind_policies: a policy a fold, with its model.
     """
-    trace_part, case_fold = part_with_fold
-    trace = trace_part.loaded()
+    part, case_fold = part_with_fold
+    trace = part.loaded()
     evidence = measured_tables(trace, policies[0], arm).evidence
     cells_by_policy = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     for held_fold in np.unique(case_fold).tolist():
@@ -906,9 +899,11 @@ def fit_decision(
     cases = join_decision_cases(
         list(each_shard(fitted_cases, fitted_trace, chain_policy, arm, group, what="measure"))
     )
-    case_weights, traffic_mix = inclusion_weights(fitted_trace), checked_mix(mix)
+    case_weights = inclusion_weights(fitted_trace)
+    traffic_mix = checked_mix(mix)
     check_groups(cases.groups, case_weights)
-    cases, traffic = cases._replace(weight=case_weights), None
+    cases = cases._replace(weight=case_weights)
+    traffic = None
     if traffic_mix is not None:
         check_alone(traffic_mix, case_weights)
         label_counts = np.bincount(np.take(LABEL_OF_CLASS, cases.classes), minlength=len(Status))
@@ -971,12 +966,13 @@ def _warn_of_unjudged(classes: IntArray, case_fold: IntArray) -> None:
     Raises:
       ValueError: none that would be answered right can be judged, or none of the others.
     """
-    judged_mask, is_right = is_judged(classes, case_fold), classes == OUTCOME_CLASSES.index("right")
-    kind_counts = [int((judged_mask & kind_mask).sum()) for kind_mask in (is_right, ~is_right)]
-    if not min(kind_counts):
+    judged_mask = is_judged(classes, case_fold)
+    is_right = classes == OUTCOME_CLASSES.index("right")
+    counts = [int((judged_mask & kind_mask).sum()) for kind_mask in (is_right, ~is_right)]
+    if not min(counts):
         message = (
             "groups must leave cases that would be answered right, and others, on both sides of a "
-            f"fold, got {kind_counts[0]} and {kind_counts[1]} that can be judged."
+            f"fold, got {counts[0]} and {counts[1]} that can be judged."
         )
         raise ValueError(message)
     if n_unjudged := int((~judged_mask).sum()):

@@ -15,6 +15,7 @@ from raglab.decision.answer_text import RECORDING_REMEDY, MissingAnswers
 from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST_RECIPE, FIXED_POLICIES, FREE_POLICIES, THRESHOLD_RECIPE
 from raglab.lab.comparison import SHOWN_BESIDE, PolicyContest
+from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
 from raglab.lab.study_cases import MIN_LABEL_CASES, counts_by_label
 from raglab.lab.targets import target_met
@@ -82,7 +83,6 @@ UNASKED_CAUSES: Mapping[str, str] = {
 }
 StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW_DISCORDANT = 8  # discordant cases, below which the mean of their differences is far from normal
-TUNED = "tuned"  # the subject in tables
 FIRST_FINDINGS, FURTHER_FINDINGS = 3, 2  # use, shown and missing, and how many notes follow them
 # share of the cases up to which those that are no full cases are only counted
 NEGLIGIBLE_SHARE = 0.05
@@ -92,10 +92,10 @@ LONGEST_POLICY_NAME = 60  # characters of a name in a sentence
 
 def notes_of(findings: pd.DataFrame) -> tuple[str, ...]:
     """Sentences for the reader: use, shown and missing, then the first further that apply."""
-    finding_texts = findings["text"][findings["applies"]]
+    texts = findings["text"][findings["applies"]]
     return (
-        *finding_texts[finding_texts.index < FIRST_FINDINGS],
-        *finding_texts[finding_texts.index >= FIRST_FINDINGS][:FURTHER_FINDINGS],
+        *texts[texts.index < FIRST_FINDINGS],
+        *texts[texts.index >= FIRST_FINDINGS][:FURTHER_FINDINGS],
     )
 
 
@@ -261,7 +261,8 @@ def study_findings(result: StudyResult, further_texts: Mapping[str, str]) -> pd.
     """
     judged_rates = result.judged.set_index("policy")
     lacking_answers = not_compared(missing_answers(judged_rates))
-    n_judged, is_fixed = len(result.judged_on), result.selected in FIXED_POLICIES
+    n_judged = len(result.judged_on)
+    is_fixed = result.selected in FIXED_POLICIES
     use_text, shown_text = Standing(
         subject=_selected_text(result),
         contests=result.contests,
@@ -297,17 +298,14 @@ def findings_frame(finding_texts: Mapping[str, str]) -> pd.DataFrame:
     """Rows of findings, of a sentence by key; '' where it does not apply."""
     import pandas as pd
 
-    finding_rows = [
-        (finding_key, bool(finding_text), finding_text)
-        for finding_key, finding_text in finding_texts.items()
-    ]
-    return pd.DataFrame(finding_rows, columns=["key", "applies", "text"])
+    rows = [(key, bool(finding_text), finding_text) for key, finding_text in finding_texts.items()]
+    return pd.DataFrame(rows, columns=["key", "applies", "text"])
 
 
 def _selected_text(result: StudyResult) -> str:
     """What was selected by its name; of a single threshold by its signal and value as well."""
-    bound_words = f": {bound_text(result.policy)}" if result.selected == THRESHOLD_RECIPE else ""
-    return f"the selected policy ({joined([result.selected])}{bound_words})"
+    words = f": {bound_text(result.policy)}" if result.selected == THRESHOLD_RECIPE else ""
+    return f"the selected policy ({joined([result.selected])}{words})"
 
 
 def _rivals_text(result: StudyResult) -> str:
@@ -337,7 +335,8 @@ def _rivals_text(result: StudyResult) -> str:
 
 def _targets_text(result: StudyResult, tuned_rates: pd.Series[Any]) -> str:
     """Targets that the selected policy misses on the judged cases, or when cross-fitted."""
-    goal_targets, target_texts = result.goal.targets, []
+    goal_targets = result.goal.targets
+    target_texts = []
     if goal_targets and result.unseen and not tuned_rates["met"]:
         missed_targets = [
             f"{rate_name} {tuned_rates[rate_name]:.3f} "
@@ -365,13 +364,10 @@ def _answers_text(lacking_answers: Mapping[str, MissingAnswers]) -> str:
         return ""
     policy_name, first_missing = next(iter(lacking_answers.items()))
     further_words = [f"{len(lacking_answers) - 1} more policies"] * (len(lacking_answers) > 1)
-    policies_text = joined(
+    text = joined(
         [f"{policy_name} ({first_missing.k:,} of {first_missing.n:,} missing)", *further_words]
     )
-    return (
-        f"Not compared for lack of recorded answers: {policies_text}. "
-        "raglab.record_answers adds them."
-    )
+    return f"Not compared for lack of recorded answers: {text}. raglab.record_answers adds them."
 
 
 def _cases_text(result: StudyResult) -> str:
@@ -400,7 +396,8 @@ def _cases_text(result: StudyResult) -> str:
 
 def _gates_text(result: StudyResult) -> str:
     """Gates that the selected policy has off, and those on answers that were not measured."""
-    dropped_gates, gate_texts = result.dropped, []
+    dropped_gates = result.dropped
+    gate_texts = []
     if dropped_gates:
         further_words = [f"{len(dropped_gates) - MAX_GATE_NAMES} more"] * (
             len(dropped_gates) > MAX_GATE_NAMES
@@ -441,7 +438,8 @@ def _groups_text(result: StudyResult) -> str:
 
 def _missing_text(result: StudyResult, judged_rates: pd.DataFrame) -> str:
     """Labels, splits and traffic mix that the study lacks (rules S6.8, S6.15)."""
-    missing_texts, competes = [], result.costs["competes"]
+    missing_texts = []
+    competes = result.costs["competes"]
     label_counts = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
     few_labels = ", ".join(
         f"{n_label} {label_or_split}"

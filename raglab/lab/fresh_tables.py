@@ -32,8 +32,8 @@ from raglab.bandit.environments import (
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import block_arms, first_ledger
 from raglab.metrics.intervals import t_quantile
+from raglab.values import FloatArray, IntArray, NumberArray
 
-Array = NDArray[np.float64]
 # replications of each table: their chance is independent, so that it cancels from their product
 TWINS = 2
 # on fresh tables by default: 50 tables of each population, one block
@@ -57,8 +57,8 @@ class FreshTables(NamedTuple):
     replication, [T, N].
     """
 
-    row: NDArray[np.int64]
-    case: NDArray[np.int32]
+    row: IntArray
+    case: NumberArray
 
 
 class Account(NamedTuple):
@@ -70,10 +70,10 @@ class Account(NamedTuple):
     does on this one.
     """
 
-    mean: Array
-    by_case: Array
-    fresh: Array
-    expected: Array | None
+    mean: FloatArray
+    by_case: FloatArray
+    fresh: FloatArray
+    expected: FloatArray | None
     fixed: bool
 
 
@@ -86,19 +86,18 @@ def draw_fresh_tables(world: Table, rounds: int, replications: int, seed: int) -
       replications: at most so many, in fours; at least eight.
       seed: of tables and draws.
     """
-    n_cases, n_tables = len(world.mask), max(2, replications // (2 * TWINS))
+    n_cases = len(world.mask)
+    n_tables = max(2, replications // (2 * TWINS))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(FRESH_BLOCK, TABLE_STREAM)))
-    table_rows = np.sort(rng.integers(n_cases, size=(2, n_tables, n_cases)), axis=-1)
+    rows = np.sort(rng.integers(n_cases, size=(2, n_tables, n_cases)), axis=-1)
     drawn_places = rng.integers(n_cases, size=(rounds, 2, n_tables, TWINS))
     if world.order == "given":
         drawn_places.sort(axis=0)
     # Equal arms: each row is taken from any of the copies in which its open arms have different
     # values.
-    table_rows[0] += n_cases * rng.integers(world.mask.sum(axis=1)[table_rows[0]])
-    drawn_cases = table_rows[
-        np.arange(2)[:, None, None], np.arange(n_tables)[:, None], drawn_places
-    ]
-    return FreshTables(table_rows, drawn_cases.reshape(rounds, -1).astype(np.int32))
+    rows[0] += n_cases * rng.integers(world.mask.sum(axis=1)[rows[0]])
+    drawn_cases = rows[np.arange(2)[:, None, None], np.arange(n_tables)[:, None], drawn_places]
+    return FreshTables(rows, drawn_cases.reshape(rounds, -1).astype(np.int32))
 
 
 def by_turns(world: Table) -> Table:
@@ -108,7 +107,8 @@ def by_turns(world: Table) -> Table:
     """
     n_cases, n_arms = world.mask.shape
     open_first = np.argsort(~world.mask, axis=1, kind="stable")  # open arms first
-    open_rank, n_open = np.argsort(open_first, axis=1), world.mask.sum(axis=1, keepdims=True)
+    open_rank = np.argsort(open_first, axis=1)
+    n_open = world.mask.sum(axis=1, keepdims=True)
     places_by_copy = (
         np.where(open_rank < n_open, (open_rank + shift) % n_open, open_rank)
         for shift in range(n_arms)
@@ -144,7 +144,7 @@ def learner_values(
     engine: str,
     total_choices: float,
     budget: Budget | None = None,
-) -> tuple[Array, Array | None]:
+) -> tuple[FloatArray, FloatArray | None]:
     """Mean value a round of a learner on each fresh table alone: `Account.fresh`, `.expected`.
 
     Args:
@@ -160,7 +160,8 @@ def learner_values(
     is_blind = not (bandit.linear or budget is not None or world.order == "given") and bool(
         world.mask.all()
     )
-    earned_values, expected_values = [], []
+    earned_values = []
+    expected_values = []
     for block_slice, met_feed, chosen_arms in table_arms(
         bandit,
         turned_tables._replace(order="replacement"),
@@ -185,7 +186,7 @@ def table_arms(
     world: Table,
     rounds: int,
     replications: int,
-    choose_rows: Callable[[slice, NDArray[np.int32]], NDArray[np.int32]],
+    choose_rows: Callable[[slice, NumberArray], NumberArray],
     *,
     first_block: int,
     seed: int,
@@ -205,7 +206,8 @@ def table_arms(
       total_choices: choices of the whole simulation, as `simulation.kernel` reads them.
       budget: that the learner keeps.
     """
-    initial_ledger, block_start = first_ledger(None, bandit, world, budget), 0
+    initial_ledger = first_ledger(None, bandit, world, budget)
+    block_start = 0
     for block_number, block_size in enumerate(replication_blocks(replications), first_block):
         block_slice = slice(block_start, block_start + block_size)
         met_feed = feed(world, rounds, block_size, seed, block_number)
@@ -227,7 +229,7 @@ def table_arms(
         block_start += block_size
 
 
-def plan_values(row_values: Array, fresh_tables: FreshTables) -> tuple[Array, Array]:
+def plan_values(row_values: FloatArray, fresh_tables: FreshTables) -> tuple[FloatArray, FloatArray]:
     """Mean of numbers by row of `by_turns` [A × Q], as `Account.fresh` and `.expected`."""
     expected_values = row_values[fresh_tables.row].mean(axis=2)
     return row_values[fresh_tables.case].mean(axis=0).reshape(2, -1, TWINS), np.repeat(
@@ -236,8 +238,8 @@ def plan_values(row_values: Array, fresh_tables: FreshTables) -> tuple[Array, Ar
 
 
 def best_arm_values(
-    row_values: Array, open_arms: NDArray[np.int64], fresh_tables: FreshTables
-) -> tuple[Array, Array, float]:
+    row_values: FloatArray, open_arms: IntArray, fresh_tables: FreshTables
+) -> tuple[FloatArray, FloatArray, float]:
     """Value of the arm that is best on each fresh table.
 
     Args:
@@ -350,7 +352,7 @@ def difference_interval(
     )
 
 
-def _reach(twin_values: Array, chance_variance: float, level: float) -> tuple[float, float]:
+def _reach(twin_values: FloatArray, chance_variance: float, level: float) -> tuple[float, float]:
     """Reach of a normal deviate whose variance is chance plus twins' [H, 2] over tables.
 
     That variance comes second.
@@ -386,7 +388,7 @@ def _reach(twin_values: Array, chance_variance: float, level: float) -> tuple[fl
     return float(level_reach), max(mean_variance, 0.0) + chance_variance
 
 
-def _skewness(twin_values: Array, variance: float) -> float:
+def _skewness(twin_values: FloatArray, variance: float) -> float:
     """Skewness of twins [H, 2] on the scale of the variance.
 
     0 as far as their own chance explains it.

@@ -26,7 +26,6 @@ from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating import fused_gate
 from raglab.gating.fused_gate import Model, Part
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import check_kinds, tune_cases
 from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
 from raglab.lab.untuned_policies import always_answer, published_policy
@@ -35,7 +34,16 @@ from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
-from raglab.values import Status, TraceData, check_labelled, label_codes, refuse
+from raglab.values import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Status,
+    TraceData,
+    check_labelled,
+    label_codes,
+    refuse,
+)
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -46,7 +54,8 @@ Fit = Callable[[FloatArray, BoolArray, Sequence[str]], Model]
 SURER_DIRECTION = ("surer",)  # direction of the signals that a fused gate is fitted on
 MIN_GATE_CASES = 20  # cases of each kind that a fused gate must see
 CALIBRATION_NEEDS = "a calibration needs"
-PUBLISHED_CHAIN, FUSED_GATE = "published chain", "fused"
+PUBLISHED_CHAIN = "published chain"
+FUSED_GATE = "fused"
 
 
 class Signals(NamedTuple):
@@ -77,19 +86,14 @@ class FittedGate(Result):
     def _summary(self) -> Summary:
         import pandas as pd
 
-        summary_facts = [
+        facts = [
             ("policy", self.policy.policy_id),
             ("answers at", f"{self.policy.fused.min_fused:g} or more"),
             ("cases", f"{len(self.p):,}"),
         ]
-        part_rows = [
-            (model_part.signal, min(model_part.y), max(model_part.y))
-            for model_part in self.model.parts
-        ]
-        logit_range = pd.DataFrame(part_rows, columns=["signal", "least", "most"])
-        return Summary(
-            summary_facts, {"calibration": self.quality, "added to the logit": logit_range}
-        )
+        rows = [(part.signal, min(part.y), max(part.y)) for part in self.model.parts]
+        logit_range = pd.DataFrame(rows, columns=["signal", "least", "most"])
+        return Summary(facts, {"calibration": self.quality, "added to the logit": logit_range})
 
 
 def case_signals(
@@ -113,9 +117,9 @@ def case_signals(
     shard_signals = list(
         each_shard(shard_case_signals, trace, policy, arm, directions, what="measure")
     )
-    answer_right = np.concatenate([shard_part.right for shard_part in shard_signals])
+    answer_right = np.concatenate([part.right for part in shard_signals])
     return Signals(
-        np.concatenate([shard_part.score for shard_part in shard_signals], axis=1),
+        np.concatenate([part.score for part in shard_signals], axis=1),
         answer_right,
         shard_signals[0].names,
     )
@@ -209,7 +213,8 @@ def fit_fused_gate(
     if method not in fit_of_method:
         message = f"method must be one of {', '.join(fit_of_method)}, got {method!r}."
         raise ValueError(message)
-    fit_parts, queries_by_split = fit_of_method[method], trace_queries(tune_trace)
+    fit_parts = fit_of_method[method]
+    queries_by_split = trace_queries(tune_trace)
     warn_of_held_back(queries_by_split, "A fused gate")
     if groups is None:
         case_ids = [case.id for cases in cases_by_shard(tune_trace) for case in cases]
@@ -466,7 +471,8 @@ def fit_boosting(
         early_stopping=False,
         random_state=0,
     )
-    lowest_values, model_parts = design_matrix.min(axis=0), []
+    lowest_values = design_matrix.min(axis=0)
+    model_parts = []
     # several wait for each other, and cost more than they bring
     with threadpool_limits(1, user_api="openmp"):
         trees.fit(design_matrix[case_order], is_right[case_order])
@@ -495,20 +501,18 @@ def _quality(is_right: BoolArray, in_sample: FloatArray, cross_fitted: FloatArra
     """Calibration of the probabilities in sample, which flatters, and cross-fitted."""
     import pandas as pd
 
-    quality_rows = []
+    rows = []
     for sample_name, p_correct in (("in sample", in_sample), ("cross-fitted", cross_fitted)):
         brier_parts = calibration.brier_decomposition(is_right, p_correct)
-        error_columns = (
+        columns = (
             calibration.ece(is_right, p_correct),
             calibration.smooth_ece(is_right, p_correct),
             brier_parts.score,
         )
         score_parts = (brier_parts.mcb, brier_parts.dsc, brier_parts.unc)
-        quality_rows.append(
-            (sample_name, *error_columns, *score_parts, metrics.aurc(is_right, p_correct))
-        )
+        rows.append((sample_name, *columns, *score_parts, metrics.aurc(is_right, p_correct)))
     column_names = ["probabilities", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC", "AURC"]
-    return pd.DataFrame(quality_rows, columns=column_names)
+    return pd.DataFrame(rows, columns=column_names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -524,11 +528,11 @@ class CalibratedAnswers(Result):
 
     def _summary(self) -> Summary:
         n_right = int(self.outcomes["right"].sum())
-        summary_facts = [
+        facts = [
             ("policy", self.policy.policy_id),
             ("right", f"{n_right:,} of {len(self.outcomes):,}"),
         ]
-        return Summary(summary_facts, {"answers": self.outcomes})
+        return Summary(facts, {"answers": self.outcomes})
 
 
 @answered_traces("trace")
@@ -658,7 +662,8 @@ class Cosines(NamedTuple):
 
 def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
     """Cosines of one trace in memory; pure, so that any worker may measure a shard."""
-    hits, arm_index = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
+    hits = trace.hits
+    arm_index = trace.arm(trace.arms[0] if arm is None else arm)
     hit_order = arm_order(hits.rank[:, arm_index, 0], hits.chunk[:, arm_index, 0].astype(np.int64))
     best_cosine = np.fmax.reduce(
         first_by_rank(hits.cosine[:, arm_index, 0], hit_order, policy.chosen.final_k), axis=0

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK
-from raglab.lab.arrays import AnyArray, BoolArray, FloatArray
 from raglab.metrics.mixes import (
     SAMPLE,
     Mix,
@@ -22,7 +19,7 @@ from raglab.metrics.mixes import (
     mix_weighings,
     weighed_by_mix,
 )
-from raglab.values import Status, refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, Status, WholeArray, refuse
 
 HONESTY_LIMITS = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
 # what costs nothing by default
@@ -83,13 +80,18 @@ class Goal:
                 "out."
             )
         if not isinstance(self.targets, Mapping):
-            target_rule = "targets must map rate -> highest value"
-            target_remedy = "write {'over_ask_rate': 0.1}"
-            refuse(target_rule, f"{self.targets!r}", target_remedy)
+            refuse(
+                "targets must map rate -> highest value",
+                f"{self.targets!r}",
+                "write {'over_ask_rate': 0.1}",
+            )
         for rate_name, target_limit in self.targets.items():
             if rate_name not in metrics.RATE_TABLE:
-                target_rule = f"a target must be one of {', '.join(metrics.RATES)}"
-                refuse(target_rule, f"{rate_name!r}", "costs go into `costs`")
+                refuse(
+                    f"a target must be one of {', '.join(metrics.RATES)}",
+                    f"{rate_name!r}",
+                    "costs go into `costs`",
+                )
             is_number = isinstance(target_limit, int | float | np.number) and not isinstance(
                 target_limit, bool
             )
@@ -160,7 +162,7 @@ class Goal:
         return np.asarray(metrics.expected_cost(self.in_traffic(cells), self.matrix))
 
     def case_weights(
-        self, label: NDArray[np.integer[Any]], counts: FloatArray | None = None
+        self, label: WholeArray, counts: FloatArray | None = None
     ) -> FloatArray | None:
         """Weight of each case in the mix, mean 1, [Q]; None where the mix is the sample's.
 
@@ -168,7 +170,8 @@ class Goal:
           label: of each case, [Q].
           counts: how often each case counts, [Q]; once where not given.
         """
-        traffic_mix, label_counts = self.traffic, np.bincount(label, counts, minlength=len(Status))
+        traffic_mix = self.traffic
+        label_counts = np.bincount(label, counts, minlength=len(Status))
         return (
             None
             if traffic_mix is None
@@ -225,7 +228,8 @@ class Goal:
             return np.zeros((*cells.shape[:-1], 0))
         mix_vertices = self.vertices(cells)
         if mix_vertices is None:
-            rate_counts, label_counts = metrics.rate_counts(cells), metrics.label_counts(cells)
+            rate_counts = metrics.rate_counts(cells)
+            label_counts = metrics.label_counts(cells)
             return self._excess(
                 rate_counts, metrics.denominators(rate_counts, label_counts), label_counts, errors
             )

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
-from raglab.lab.arrays import BoolArray, FloatArray, IntArray
-from raglab.values import Case
+from raglab.values import BoolArray, Case, FloatArray, IntArray
 
 MIN_GROUP_CASES = 20  # labelled cases below which a group has no bias of its own
 # standard deviations of the prior that are compared
@@ -38,10 +37,10 @@ class CaseGroups(NamedTuple):
 
     def counts(self) -> dict[str, int]:
         """Cases of each group that is named, by name."""
-        group_names, group_counts = np.unique(self.names, return_counts=True)
+        group_names, counts = np.unique(self.names, return_counts=True)
         return {
             str(group_name): int(n_cases)
-            for group_name, n_cases in zip(group_names, group_counts, strict=True)
+            for group_name, n_cases in zip(group_names, counts, strict=True)
             if group_name != UNKNOWN_GROUP
         }
 
@@ -86,12 +85,12 @@ def group_sentences(case_groups: CaseGroups, biased_groups: Collection[str]) -> 
       case_groups: of the cases that were fitted on.
       biased_groups: groups that have a bias.
     """
-    group_counts = case_groups.counts()
-    n_common = len(group_counts) - len(biased_groups)
-    n_unnamed = len(case_groups.names) - sum(group_counts.values())
+    counts = case_groups.counts()
+    n_common = len(counts) - len(biased_groups)
+    n_unnamed = len(case_groups.names) - sum(counts.values())
     if n_common or n_unnamed:
         yield (
-            f"{n_common} of {len(group_counts)} groups of {case_groups.attribute} follow the "
+            f"{n_common} of {len(counts)} groups of {case_groups.attribute} follow the "
             "common policy (a "
             f"bias takes {MIN_GROUP_CASES} labelled cases and a difference), as {n_unnamed} cases "
             "that state none."
@@ -135,7 +134,8 @@ def group_fit(logits: FloatArray, classes: IntArray, prior_spread: float) -> Gro
     """
     n_classes = logits.shape[1]
     class_counts = np.bincount(classes, minlength=n_classes).astype(np.float64)
-    case_indices, group_bias = np.arange(len(classes)), np.zeros(n_classes)
+    case_indices = np.arange(len(classes))
+    group_bias = np.zeros(n_classes)
 
     def likelihood(group_bias: FloatArray) -> float:
         return float(log_softmax(logits + group_bias)[case_indices, classes].sum())
@@ -147,7 +147,8 @@ def group_fit(logits: FloatArray, classes: IntArray, prior_spread: float) -> Gro
     def objective(group_bias: FloatArray) -> float:
         return likelihood(group_bias) - precision / 2.0 * float(group_bias @ group_bias)
 
-    log_posterior, curvature = objective(group_bias), np.eye(n_classes)
+    log_posterior = objective(group_bias)
+    curvature = np.eye(n_classes)
     for _ in range(NEWTON_STEPS):
         class_p = np.exp(log_softmax(logits + group_bias))
         curvature = np.diag(class_p.sum(axis=0) + precision) - class_p.T @ class_p
@@ -173,9 +174,6 @@ def fit_groups(
     logits: FloatArray,
     classes: IntArray,
     case_groups: CaseGroups,
-    *,
-    prior_spreads: Sequence[float] = PRIOR_SPREADS,
-    min_cases: int = MIN_GROUP_CASES,
 ) -> FittedGroups:
     """Biases of groups over common logits.
 
@@ -188,14 +186,13 @@ def fit_groups(
       logits: of cases that the common model never saw, [Q, C].
       classes: of the cases.
       case_groups: of the cases.
-      prior_spreads: of the prior, of which the likeliest is taken, the smaller of equals; 0 is the
-        common policy.
-      min_cases: cases of a group below which it has no bias.
 
     Source: rule S2.20; partial pooling: Gelman and Hill 2007, chapter 12.
     """
     group_names = [
-        group_name for group_name, n_cases in case_groups.counts().items() if n_cases >= min_cases
+        group_name
+        for group_name, n_cases in case_groups.counts().items()
+        if n_cases >= MIN_GROUP_CASES
     ]
     if len(group_names) < 2:  # one group is all that is common
         return FittedGroups(case_groups.attribute, {}, 0.0)
@@ -203,7 +200,7 @@ def fit_groups(
     present_classes, class_place = np.unique(classes, return_inverse=True)
     rows_by_group = [np.flatnonzero(case_groups.names == group_name) for group_name in group_names]
     best_fit: tuple[float, float, list[GroupFit]] | None = None
-    for prior_spread in sorted(prior_spreads):
+    for prior_spread in sorted(PRIOR_SPREADS):
         group_fits = [
             group_fit(
                 logits[np.ix_(group_rows, present_classes)], class_place[group_rows], prior_spread

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.trace_view import TraceView
 from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
-from raglab.lab.arrays import AnyArray, BoolArray, IntArray
 from raglab.replay import cases_by_shard
+from raglab.values import AnyArray, BoolArray, IntArray, WholeArray
 from raglab.words.characters import visible
 
 
@@ -52,7 +51,8 @@ def held_groups(
         groups_phrase = f"the attribute {stated_groups!r}"
     else:
         split_names = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
-        stated_values, groups_phrase = list(stated_groups), "a sequence"
+        stated_values = list(stated_groups)
+        groups_phrase = "a sequence"
         if len(stated_values) != len(split_names):
             sizes_text = f"{len(stated_values)} for {len(split_names)} cases"
             message = f"groups must have one value a case of the trace, got {sizes_text}."
@@ -62,23 +62,25 @@ def held_groups(
     if UNKNOWN_GROUP in names_of_cases:
         unnamed_counts = f"{names_of_cases.count(UNKNOWN_GROUP)} of {len(cases)}"
         first_unnamed = cases[names_of_cases.index(UNKNOWN_GROUP)].id
-        message = (
-            f"groups must name a group for each case that {fit_phrase} is fitted on, got "
-            f"{groups_phrase} without a "
-            f"value for {unnamed_counts}, the first {first_unnamed!r}; state it, or give each a "
-            "value of its own."
+        raise ValueError(
+            visible(
+                f"groups must name a group for each case that {fit_phrase} is fitted on, got "
+                f"{groups_phrase} without a "
+                f"value for {unnamed_counts}, the first {first_unnamed!r}; state it, "
+                "or give each a value of its own."
+            )
         )
-        raise ValueError(visible(message))
     group_names, group_numbers = np.unique(
         np.array(names_of_cases, dtype=np.str_), return_inverse=True
     )
     if len(group_names) < 2:
-        message = (
-            f"groups must be at least 2, so that {fit_phrase} can leave one out, got "
-            f"{groups_phrase} with "
-            f"{len(group_names)} for {len(cases)} cases; leave groups out."
+        raise ValueError(
+            visible(
+                f"groups must be at least 2, so that {fit_phrase} can leave one out, got "
+                f"{groups_phrase} with "
+                f"{len(group_names)} for {len(cases)} cases; leave groups out."
+            )
         )
-        raise ValueError(visible(message))
     return HeldGroups(group_numbers.astype(np.int64), tuple(group_names.tolist()))
 
 
@@ -96,7 +98,7 @@ def _name(stated_value: object) -> str:
 
 def grouped_folds(
     kind_numbers: AnyArray,
-    group_numbers: NDArray[np.integer[Any]],
+    group_numbers: WholeArray,
     n_folds: int,
     rng: np.random.Generator,
 ) -> IntArray:
@@ -153,11 +155,9 @@ def is_judged(kind_numbers: AnyArray, case_fold: IntArray) -> BoolArray:
       [True, False, True]
     """
     case_kinds = kind_numbers.astype(np.int64)
-    kind_counts = np.zeros((int(case_fold.max()) + 1, int(case_kinds.max()) + 1), dtype=np.int64)
-    np.add.at(kind_counts, (case_fold, case_kinds), 1)
-    is_elsewhere: BoolArray = (
-        kind_counts[case_fold, case_kinds] < kind_counts.sum(axis=0)[case_kinds]
-    )
+    counts = np.zeros((int(case_fold.max()) + 1, int(case_kinds.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (case_fold, case_kinds), 1)
+    is_elsewhere: BoolArray = counts[case_fold, case_kinds] < counts.sum(axis=0)[case_kinds]
     return is_elsewhere
 
 
@@ -169,13 +169,13 @@ def held_sentences(held_out: HeldGroups, n_folds: int) -> Iterator[str]:
     Args:
       n_folds: as stated.
     """
-    group_counts = np.bincount(held_out.number)
-    largest_group = int(group_counts.argmax())
-    if len(group_counts) < n_folds:
-        yield f"{len(group_counts)} groups give {len(group_counts)} folds instead of {n_folds}."
-    if 2 * group_counts[largest_group] > group_counts.sum():
+    counts = np.bincount(held_out.number)
+    largest_group = int(counts.argmax())
+    if len(counts) < n_folds:
+        yield f"{len(counts)} groups give {len(counts)} folds instead of {n_folds}."
+    if 2 * counts[largest_group] > counts.sum():
         yield visible(
-            f"The group {held_out.names[largest_group]!r} holds {group_counts[largest_group]} of "
-            f"{group_counts.sum()} cases: most "
+            f"The group {held_out.names[largest_group]!r} holds {counts[largest_group]} of "
+            f"{counts.sum()} cases: most "
             "held-out figures are of it, by a fit on the few others."
         )

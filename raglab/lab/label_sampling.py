@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 SAMPLE_COLUMNS = (*LABEL_SAMPLE_COLUMNS, "policy_id", "margin")
 # keys of `extra`
-STRATUM, SAMPLE_LABEL = "stratum", "sample_label"
+STRATUM = "stratum"
+SAMPLE_LABEL = "sample_label"
 NEAR_SHARE = 0.25  # share of a decision and gate
 TraceKind = TypeVar("TraceKind", bound=StudyTrace)
 
@@ -61,7 +62,8 @@ def shard_requests(
     import pandas as pd
 
     (decisions,) = decide_policies(Measured.of(trace), [policy], arm)
-    evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
+    evidence = decisions.tables.evidence
+    thresholds = policy_thresholds([policy])
     decided_strata = [
         stratum_name(
             str(STATUS_NAMES[status_code]), "" if status_code == Status.ok else str(gate_name)
@@ -169,8 +171,11 @@ def sample_for_labels(
     import pandas as pd
 
     if n < 1 or not len(trace):
-        request_text = f"{n} of {len(trace)}"
-        refuse("n must be at least 1, of a trace with requests", request_text, "check the split")
+        refuse(
+            "n must be at least 1, of a trace with requests",
+            f"{n} of {len(trace)}",
+            "check the split",
+        )
     request_strata = label_strata(trace, policy, arm, margin)
     # As from an audit log: even shares, and within a stratum every request as likely.
     stratum_members: dict[str, list[int]] = {stratum: [] for stratum in request_strata.sizes}
@@ -305,10 +310,11 @@ def sheet_number(row_record: Mapping[str, Any], column_name: str, source_name: s
     try:
         return float(row_record[column_name])
     except (KeyError, ValueError):
-        column_rule = f"column {column_name} must be a number"
-        column_remedy = "keep it as it was written"
         raise input_error(
-            Where(source_name), column_rule, column_remedy, shown_value(row_record.get(column_name))
+            Where(source_name),
+            f"column {column_name} must be a number",
+            "keep it as it was written",
+            shown_value(row_record.get(column_name)),
         ) from None
 
 

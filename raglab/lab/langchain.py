@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.document_names import (
     check_clear,
@@ -22,7 +21,7 @@ from raglab.store.frames import signal_columns, trace_from_frame
 from raglab.store.hit_tables import CASE_COLUMNS, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
+from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk, FloatArray
 from raglab.words.canonical import digest
 from raglab.words.characters import is_unicode
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
 
-Array = NDArray[np.float64]
 Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
 FIRST_COLUMNS = (
     "case_id",
@@ -267,7 +265,8 @@ def _check_source(
     except ImportError as error:
         message = 'langchain-core is not installed; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(message) from error
-    is_store, distance_kinds = isinstance(source, VectorStore), ", ".join(get_args(Distance))
+    is_store = isinstance(source, VectorStore)
+    distance_kinds = ", ".join(get_args(Distance))
     measure_remedy = (
         f"pass distance, one of {distance_kinds}, or embeddings, or scores to do without"
     )
@@ -368,8 +367,9 @@ def _case_hits(
             )
         except NotImplementedError:
             rule = "a store must have similarity_search_with_score for its scores"
-            remedy = f"pass embeddings instead of distance or {STORE_SCORE}"
-            raise _fault(rule, remedy, type(source).__name__) from None
+            raise _fault(
+                rule, f"pass embeddings instead of distance or {STORE_SCORE}", type(source).__name__
+            ) from None
     else:
         is_store = hasattr(source, "similarity_search")
         search_documents = partial(source.similarity_search, k=k) if is_store else source.invoke
@@ -399,13 +399,11 @@ def _document_id(document: Document) -> str:
     """Id of a document, else a hash of its text and metadata."""
     if document.id:
         return str(document.id)
-    document_text = json.dumps(
-        [document.page_content, document.metadata], sort_keys=True, default=repr
-    )
-    return digest(document_text, 12)
+    text = json.dumps([document.page_content, document.metadata], sort_keys=True, default=repr)
+    return digest(text, 12)
 
 
-def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) -> Array:
+def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) -> FloatArray:
     """Cosines of unit vectors from a store's scores, which must come best first (rule S1.1)."""
     store_scores = np.array([hit.score for hit in hits], dtype=np.float64)
     if distance is None:
@@ -418,10 +416,9 @@ def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) 
         hit_cosines = 1.0 - squared_distances / 2.0
     for hit_place in np.flatnonzero(np.diff(hit_cosines) > COSINE_ROUNDING)[:1]:
         rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
-        remedy = f"state another, of {', '.join(get_args(Distance))}, or pass embeddings"
         raise _fault(
             rule,
-            remedy,
+            f"state another, of {', '.join(get_args(Distance))}, or pass embeddings",
             f"{store_scores[hit_place]:g}, then {store_scores[hit_place + 1]:g}",
             case.id,
         )
@@ -430,7 +427,7 @@ def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) 
 
 def _embedding_cosines(
     hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], embeddings: Embeddings
-) -> list[Array]:
+) -> list[FloatArray]:
     """Cosines of each case's query and hits."""
     passage_texts = list(
         dict.fromkeys(hit.document.page_content for case_hits in hits_by_case for hit in case_hits)
@@ -446,7 +443,7 @@ def _embedding_cosines(
     return cosines_by_case
 
 
-def _unit_rows(vector_rows: Sequence[Sequence[float]]) -> Array:
+def _unit_rows(vector_rows: Sequence[Sequence[float]]) -> FloatArray:
     wide_rows = np.asarray(vector_rows, dtype=np.float64)
     row_norms = np.linalg.norm(wide_rows, axis=1, keepdims=True)
     return np.divide(
@@ -454,7 +451,7 @@ def _unit_rows(vector_rows: Sequence[Sequence[float]]) -> Array:
     )
 
 
-def _exact_cosine(cosine: Array) -> Array:
+def _exact_cosine(cosine: FloatArray) -> FloatArray:
     return np.where(np.abs(cosine) <= 1.0 + COSINE_ROUNDING, cosine.clip(-1.0, 1.0), cosine)
 
 
@@ -474,15 +471,23 @@ def _passage(hit: _StoreHit, metadata_keys: Mapping[str, str], first_page: int) 
         page_number = whole_number(passage_columns["page"])
         if type(page_number) is not int or page_number < first_page:
             rule = f"{metadata_keys['page']} must be an integer from {first_page}"
-            remedy = "pass first_page=0, or columns={'page_label': …} where it is a label"
-            raise _fault(rule, remedy, shown_value(passage_columns["page"]), hit.hit_id)
+            raise _fault(
+                rule,
+                "pass first_page=0, or columns={'page_label': …} where it is a label",
+                shown_value(passage_columns["page"]),
+                hit.hit_id,
+            )
         passage_columns["page"] = page_number + 1 - first_page
     passage_columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
     for column_name, column_value in passage_columns.items():
         if not is_unicode(column_value):
             rule = f"{column_name} must be Unicode"
-            surrogate_text = f"half a surrogate pair in {shown_value(column_value)}"
-            raise _fault(rule, "correct the text", surrogate_text, hit.hit_id)
+            raise _fault(
+                rule,
+                "correct the text",
+                f"half a surrogate pair in {shown_value(column_value)}",
+                hit.hit_id,
+            )
     return passage_columns
 
 
@@ -502,5 +507,6 @@ def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
         if not named_sources:
             document_names = ", ".join(case.selected_sources)
             rule = f"hits must be of the documents that the case names, {document_names}"
-            remedy = "pass search, a filter for a case"
-            raise _fault(rule, remedy, shown_value(hit_chunk.shown), case.id)
+            raise _fault(
+                rule, "pass search, a filter for a case", shown_value(hit_chunk.shown), case.id
+            )

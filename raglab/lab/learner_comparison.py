@@ -28,13 +28,12 @@ from raglab.lab.fresh_tables import (
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
 from raglab.progress import progress
-from raglab.values import refuse
+from raglab.values import AnyArray, FloatArray, NumberArray, refuse
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 MIN_TIMED_ROUNDS = 1e-12
 
 
@@ -64,15 +63,15 @@ class Earnings(NamedTuple):
     of all replications, [A].
     """
 
-    value: Array
+    value: FloatArray
     ms: float
-    pulls: Array
+    pulls: FloatArray
 
 
 def compare_learners(
     world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]] | None = None,
-    plans: Mapping[str, Array] | None = None,
+    learners: Mapping[str, Bandit | tuple[Bandit, FloatArray]] | None = None,
+    plans: Mapping[str, FloatArray] | None = None,
     *,
     rounds: int | None = None,
     replications: int = 20,
@@ -165,7 +164,8 @@ def compare_learners(
     reference_name = _checked_reference(reference, list(earnings_by_policy))
     # Intervals: every learner is trained again on tables drawn from the cases, the same tables for
     # all.
-    fresh_tables, turned_tables = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
+    fresh_tables = draw_fresh_tables(world, rounds, n_boot, seed)
+    turned_tables = by_turns(world)
     accounts = _plan_accounts(plans, earnings_by_policy, best_earnings, turned_tables, fresh_tables)
     total_choices = float(rounds * (replications + n_boot) * len(trained_learners))
     rerun_settings: dict[str, Any] = {
@@ -228,9 +228,9 @@ def _checked_reference(reference: str, policy_names: Sequence[str]) -> str:
 
 def _players(
     world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]] | None,
-    plans: Mapping[str, Array] | None,
-) -> tuple[Mapping[str, Bandit | tuple[Bandit, Array]], Mapping[str, Array]]:
+    learners: Mapping[str, Bandit | tuple[Bandit, FloatArray]] | None,
+    plans: Mapping[str, FloatArray] | None,
+) -> tuple[Mapping[str, Bandit | tuple[Bandit, FloatArray]], Mapping[str, FloatArray]]:
     """Learners and plans; where none are stated a linear one too, if the table has features."""
     linear = ["lin_ucb"] if world.features.shape[1] > 1 else []
     algorithms = ["ucb1", "thompson_nig", *linear]
@@ -242,8 +242,8 @@ def _players(
 
 def _checked_players(
     world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]],
-    plans: Mapping[str, Array],
+    learners: Mapping[str, Bandit | tuple[Bandit, FloatArray]],
+    plans: Mapping[str, FloatArray],
 ) -> dict[str, tuple[Bandit, Table]]:
     """Learners with the tables that they are trained on; plans are checked by their shape."""
     if not learners and not plans:
@@ -289,7 +289,7 @@ def _chosen_arm_account(
 
 
 def _plan_accounts(
-    plans: Mapping[str, Array],
+    plans: Mapping[str, FloatArray],
     earnings_by_policy: Mapping[str, Earnings],
     best_earnings: Earnings,
     turned_tables: Table,
@@ -306,7 +306,8 @@ def _plan_accounts(
     whole_plans |= dict.fromkeys(
         ("", *plans.keys() & {ORACLE_PLAN}), greedy_arms(turned_tables.value, turned_tables.mask)
     )
-    arm_values, accounts = np.where(turned_tables.mask, turned_tables.value, 0.0), {}
+    arm_values = np.where(turned_tables.mask, turned_tables.value, 0.0)
+    accounts = {}
     for policy_name, whole_plan in whole_plans.items():
         row_values = (whole_plan * arm_values).sum(axis=1)
         plan_earnings = earnings_by_policy.get(policy_name, best_earnings)
@@ -320,7 +321,7 @@ def _plan_accounts(
 
 
 def compare_on_arms(
-    means: Array,
+    means: FloatArray,
     learners: Mapping[str, Bandit],
     *,
     rounds: int,
@@ -363,36 +364,36 @@ def compare_on_arms(
 
 def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case_indices, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
+    case_indices = cast("NDArray[np.int32]", simulation.case)
+    n_cases = len(world.mask)
     chosen_arms = simulation.arm.astype(np.intp)
     round_ms = world.ms[case_indices, chosen_arms]
-    case_values = _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms])
-    timed_counts = _per_case(case_indices, n_cases, ~np.isnan(round_ms))
-    mean_ms = _mean_ms(_per_case(case_indices, n_cases, np.nan_to_num(round_ms)), timed_counts)
-    return Earnings(case_values, mean_ms, simulation.pulls.sum(axis=0).astype(np.float64))
+    values = _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms])
+    counts = _per_case(case_indices, n_cases, ~np.isnan(round_ms))
+    mean_ms = _mean_ms(_per_case(case_indices, n_cases, np.nan_to_num(round_ms)), counts)
+    return Earnings(values, mean_ms, simulation.pulls.sum(axis=0).astype(np.float64))
 
 
-def expected_earnings(fixed_plan: Array, case_draws: Array, world: Table) -> Earnings:
+def expected_earnings(fixed_plan: FloatArray, case_draws: FloatArray, world: Table) -> Earnings:
     """Expected earnings of fixed probabilities [Q, A], given how often each case came, [R, Q]."""
     has_ms = world.mask & ~np.isnan(world.ms)
-    case_values, total_ms = np.where(world.mask, world.value, 0.0), np.where(has_ms, world.ms, 0.0)
-    case_values, total_ms, timed_counts = (
+    case_values = np.where(world.mask, world.value, 0.0)
+    total_ms = np.where(has_ms, world.ms, 0.0)
+    case_values, total_ms, counts = (
         case_draws * (fixed_plan * arm_values).sum(axis=1)
         for arm_values in (case_values, total_ms, has_ms)
     )
-    return Earnings(
-        case_values, _mean_ms(total_ms, timed_counts), case_draws.sum(axis=0) @ fixed_plan
-    )
+    return Earnings(case_values, _mean_ms(total_ms, counts), case_draws.sum(axis=0) @ fixed_plan)
 
 
-def _mean_ms(total_ms: Array, timed_counts: Array) -> float:
+def _mean_ms(total_ms: FloatArray, timed_counts: FloatArray) -> float:
     n_timed = float(timed_counts.sum())
     return float(total_ms.sum()) / n_timed if n_timed > MIN_TIMED_ROUNDS else float("nan")
 
 
 def _per_case(
-    case_indices: NDArray[np.int32], n_cases: int, round_weights: NDArray[Any] | None = None
-) -> Array:
+    case_indices: NumberArray, n_cases: int, round_weights: AnyArray | None = None
+) -> FloatArray:
     """Sum of weights, or count, of each case in each replication, [R, Q].
 
     Example: two replications of three rounds, two cases.
@@ -484,7 +485,7 @@ def _with_ends(
     }
 
 
-def _pull_shares(pulls: NDArray[Any], arms: tuple[str, ...]) -> dict[str, float]:
+def _pull_shares(pulls: AnyArray, arms: tuple[str, ...]) -> dict[str, float]:
     return {
         f"pulls_{arm}": pull_share
         for arm, pull_share in zip(arms, (pulls / pulls.sum()).tolist(), strict=True)

@@ -11,12 +11,11 @@ import numpy as np
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import Measured
 from raglab.gates import Threshold
-from raglab.lab.arrays import AnyArray, BoolArray, FloatArray
 from raglab.lab.search_space import KEEP_AT_MOST, SWITCHES
 from raglab.replay import policy_cells, step_cells
 from raglab.replaying.breakpoints import StepCells, threshold_at
 from raglab.store.policies import Policy
-from raglab.values import TraceData
+from raglab.values import AnyArray, BoolArray, FloatArray, TraceData
 
 Score = Callable[[AnyArray], FloatArray]
 MIN_SCORE_GAIN = 1e-9
@@ -104,7 +103,8 @@ def coordinate_search(
                 candidate = policy.replace(threshold_path, not policy.value(threshold_path))
                 candidate_score = score_of(candidate)
                 if candidate_score < best_score - MIN_SCORE_GAIN:
-                    best_score, policy = candidate_score, candidate
+                    best_score = candidate_score
+                    policy = candidate
             elif policy.value(threshold_path) is not None:
                 path_steps = step_cells(evidence, policy, threshold_path, case_weights)
                 step_scores = score(path_steps.cells)
@@ -149,7 +149,8 @@ def flat_range(
     worse_steps = np.flatnonzero(~(step_scores <= step_scores[current_step] + MIN_SCORE_GAIN))
     first_step = worse_steps[worse_steps < current_step].max(initial=-1) + 1
     last_step = worse_steps[worse_steps > current_step].min(initial=len(step_scores)) - 1
-    lower_bound, upper_bound = float(path_steps.low[first_step]), float(path_steps.high[last_step])
+    lower_bound = float(path_steps.low[first_step])
+    upper_bound = float(path_steps.high[last_step])
     if (
         published_value is not None
         and first_step
@@ -174,7 +175,8 @@ def _observed_flat_range(
     """
     if len(path_steps.low) == 1:
         return lower_bound, upper_bound
-    first_change, last_change = float(path_steps.low[1]), float(path_steps.low[-1])
+    first_change = float(path_steps.low[1])
+    last_change = float(path_steps.low[-1])
     margin = 0.1 * ((last_change - first_change) or abs(last_change))
     return max(lower_bound, min(first_change, upper_bound) - margin), min(
         upper_bound, max(last_change, lower_bound) + margin
@@ -215,7 +217,8 @@ def _widest(
       (2.0, 5.0)
     """
     run_edges = np.flatnonzero(np.diff(np.concatenate([[0], is_good.astype(np.int8), [0]])))
-    run_starts, run_ends = run_edges[::2], run_edges[1::2] - 1
+    run_starts = run_edges[::2]
+    run_ends = run_edges[1::2] - 1
     widest_run = int(np.argmax(upper_bounds[run_ends] - lower_bounds[run_starts]))
     return float(lower_bounds[run_starts[widest_run]]), float(upper_bounds[run_ends[widest_run]])
 

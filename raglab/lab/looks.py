@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from raglab import metrics
@@ -33,7 +32,7 @@ from raglab.metrics.mixes import TrafficMix, checked_mix
 from raglab.policy import PolicyData
 from raglab.store.files import Append, JsonLine, locked_lines, logged_lines
 from raglab.store.records import Faults, Fields, FilledText, read_record
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 
 def trace_hash(trace: TraceView) -> str:
@@ -125,10 +124,7 @@ def stated_certificate(policy: PolicyData) -> Mapping[str, Any]:
 
 def stated_targets(certificate_fields: Mapping[str, Any]) -> dict[str, float]:
     """Targets that a certificate promises; empty of none."""
-    return {
-        str(promise_row["name"]): float(promise_row["alpha"])
-        for promise_row in certificate_fields.get("promises", ())
-    }
+    return {str(row["name"]): float(row["alpha"]) for row in certificate_fields.get("promises", ())}
 
 
 def stated_mix(certificate_fields: Mapping[str, Any]) -> TrafficMix | None:
@@ -144,7 +140,7 @@ def stated_mix(certificate_fields: Mapping[str, Any]) -> TrafficMix | None:
     return replace(traffic_mix, corners=tuple(map(tuple, mix_corners.tolist())))
 
 
-def stated_corners(certificate_fields: Mapping[str, Any]) -> NDArray[np.float64] | None:
+def stated_corners(certificate_fields: Mapping[str, Any]) -> FloatArray | None:
     """Outermost mixes that a certificate states, [V, 3]; None where it states none, or no mixes."""
     try:
         mix_corners = np.asarray(certificate_fields.get("mix_corners", ()), dtype=np.float64)
@@ -196,7 +192,8 @@ def recorded_looks(
     Raises:
       InputError: the file is damaged.
     """
-    look_lines, codes_of_set = list[tuple[str, str, LookRecord]](), dict[str, str]()
+    look_lines = list[tuple[str, str, LookRecord]]()
+    codes_of_set = dict[str, str]()
     for line_position, look_record in logged_lines(path):
         line_faults = Faults()
         look_fields = line_faults.checked(
@@ -262,9 +259,11 @@ def record_look(
         look_number = list(spent_deltas).index(look_key) + 1
         return Look(look_number, sum(list(spent_deltas.values())[:look_number]))
     if spent_deltas and not again:
-        look_rule = "cases must be certified on once: each further look adds its delta to the error"
-        remedy = "take new cases, or say again=True (--again) and report the sum"
-        refuse(look_rule, f"{len(spent_deltas)} before", remedy)
+        refuse(
+            "cases must be certified on once: each further look adds its delta to the error",
+            f"{len(spent_deltas)} before",
+            "take new cases, or say again=True (--again) and report the sum",
+        )
     return Look(len(spent_deltas) + 1, sum(spent_deltas.values()) + delta)
 
 
@@ -272,7 +271,8 @@ def known_certificate(
     policies: Iterable[PolicyData], cases_hash: str, queries: Sequence[str]
 ) -> Mapping[str, Any] | None:
     """Of the certificates that policies hold, made on these cases, the one with most looks."""
-    case_codes, own_certificates = question_codes(queries), []
+    case_codes = question_codes(queries)
+    own_certificates = []
     for policy in policies:
         certificate_fields = policy.certificate or {}
         set_hash = str(certificate_fields.get("cases_hash"))
@@ -369,7 +369,8 @@ def upgrade_look(
     )
     look_places = {look_key: look_place for look_place, look_key in enumerate(earlier_looks)}
     for look_number in range(reuse.looks + 1, max(len(earlier_looks), reuse.looks) + 2):
-        delta, divisor = look_delta(budget, look_number), look_divisor(hypotheses, look_number)
+        delta = look_delta(budget, look_number)
+        divisor = look_divisor(hypotheses, look_number)
         look_key = key_at(delta, divisor)
         if look_places.get(look_key, look_number) < look_number:
             break

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, warn_of_learned
 from raglab.store.baselines import COST_MEASURE
+from raglab.values import FloatArray, WholeArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,12 +39,12 @@ def differing_settings(
         setting_name: (old_settings.get(setting_name), new_settings.get(setting_name))
         for setting_name in {**old_settings, **new_settings}
     }
-    differing_rows = [
+    rows = [
         (setting_name, *setting_pair)
         for setting_name, setting_pair in pairs_by_setting.items()
         if setting_pair[0] != setting_pair[1]
     ]
-    return pd.DataFrame(differing_rows, columns=["setting", *side_names], dtype=object)
+    return pd.DataFrame(rows, columns=["setting", *side_names], dtype=object)
 
 
 class Advantage(NamedTuple):
@@ -75,11 +75,11 @@ class Advantage(NamedTuple):
 
 
 def paired_advantage(
-    selected_cells: NDArray[np.integer[Any]],
-    reference_cells: NDArray[np.integer[Any]],
-    costs: metrics.Costs | NDArray[np.float64] | None,
+    selected_cells: WholeArray,
+    reference_cells: WholeArray,
+    costs: metrics.Costs | FloatArray | None,
     other_policy: str,
-    case_weights: NDArray[np.float64] | None = None,
+    case_weights: FloatArray | None = None,
 ) -> Advantage:
     """Advantage of the selected policy over another one, of the cells of the same cases, [Q] each.
 
@@ -103,11 +103,11 @@ def paired_advantage(
 
 
 def paired_table(
-    first_cells: NDArray[np.integer[Any]],
-    second_cells: NDArray[np.integer[Any]],
+    first_cells: WholeArray,
+    second_cells: WholeArray,
     side_names: tuple[str, str],
-    costs: metrics.Costs | NDArray[np.float64] | None = None,
-    case_weights: NDArray[np.float64] | None = None,
+    costs: metrics.Costs | FloatArray | None = None,
+    case_weights: FloatArray | None = None,
     *,
     in_sample: bool = False,
 ) -> pd.DataFrame:
@@ -131,21 +131,21 @@ def paired_table(
     paired_rates = metrics.paired_rates(
         first_cells, second_cells, INTERVAL_LEVEL, weights=case_weights
     )
-    table_columns: dict[str, Any] = {"measure": [COST_MEASURE, *metrics.RATES]}
+    columns: dict[str, Any] = {"measure": [COST_MEASURE, *metrics.RATES]}
     for side_index, (side_name, policy_cells) in enumerate(
         zip(side_names, (first_cells, second_cells), strict=True)
     ):
         cell_counts = np.bincount(policy_cells, case_weights, metrics.N_CELLS)
-        table_columns[side_name] = [
+        columns[side_name] = [
             float(metrics.expected_cost(cell_counts, costs)),
             *paired_rates.rate[side_index],
         ]
     for column_name in ("difference", "low", "high"):
-        table_columns[column_name] = [
+        columns[column_name] = [
             getattr(saved_cost, column_name),
             *getattr(paired_rates, column_name),
         ]
-    table_columns["p"] = [saved_cost.p] + [np.nan] * len(metrics.RATES)
+    columns["p"] = [saved_cost.p] + [np.nan] * len(metrics.RATES)
     whole_numbers = {
         f"{side_name}_{column_name}": column_values[side_index]
         for side_index, side_name in enumerate(side_names)
@@ -154,11 +154,11 @@ def paired_table(
         f"only_{side_names[0]}": paired_rates.only_first,
         f"only_{side_names[1]}": paired_rates.only_second,
     }
-    table_columns |= {
+    columns |= {
         column_name: pd.array([pd.NA, *map(int, column_values)], dtype="Int64")
         for column_name, column_values in whole_numbers.items()
     }
-    measure_table = pd.DataFrame(table_columns)
+    measure_table = pd.DataFrame(columns)
     # Whatever learned from these cases fits them too well for an interval or a test of them to mean
     # anything.
     if in_sample:
@@ -173,11 +173,11 @@ def learned_text(
 
     Warns of it.
     """
-    learned_texts = [
+    texts = [
         f"of {side_name} {learned_note.removeprefix(f'{IN_SAMPLE}: ')}"
         for side_name, learned_note in zip(
             side_names, warn_of_learned(policy_names, learned_rows), strict=True
         )
         if learned_note
     ]
-    return f"{IN_SAMPLE}: {'; '.join(learned_texts)}" if learned_texts else ""
+    return f"{IN_SAMPLE}: {'; '.join(texts)}" if texts else ""

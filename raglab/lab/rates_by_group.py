@@ -88,7 +88,8 @@ def group_rates(
     group_names, group_index = np.unique(np.array(case_groups, dtype=np.str_), return_inverse=True)
     group_cells = np.zeros((len(group_names), metrics.N_CELLS), dtype=np.int64)
     np.add.at(group_cells, (group_index, case_cells), 1)
-    rate_values, group_sizes = metrics.rate_columns(group_cells), group_cells.sum(axis=1).tolist()
+    rate_values = metrics.rate_columns(group_cells)
+    group_sizes = group_cells.sum(axis=1).tolist()
     group_rows = []
     for row_index, name in enumerate(group_names.tolist()):
         for rate, alpha in declared_targets.items():

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.decisions import chain_place
 from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.metrics.intervals import Stratum, stratified_rate, stratified_share
-from raglab.values import Status
+from raglab.values import BoolArray, CodeArray, FloatArray, Status, TextArray
 
 N = len(Status)
 NAN = float("nan")
@@ -61,16 +60,16 @@ class ReviewColumns(NamedTuple):
     status under the other policy, or the same.
     """
 
-    status: NDArray[np.int8]
-    after: NDArray[np.int8]
-    decided_by: NDArray[np.object_]
-    label_code: NDArray[np.int8]
-    passes: NDArray[np.bool_]
-    is_known: NDArray[np.bool_]
-    probability: NDArray[np.float64]
-    stratum: NDArray[np.object_]
-    day: NDArray[np.object_]
-    groups: NDArray[np.object_]
+    status: CodeArray
+    after: CodeArray
+    decided_by: TextArray
+    label_code: CodeArray
+    passes: BoolArray
+    is_known: BoolArray
+    probability: FloatArray
+    stratum: TextArray
+    day: TextArray
+    groups: TextArray
 
 
 RATE_COLUMNS = ("rate", "of", "basis", "estimate", "low", "high", "k", "n")
@@ -104,10 +103,8 @@ def label_rates(columns: ReviewColumns, level: float) -> Iterator[tuple[Any, ...
                 else columns.passes == rate.correct
             )
             is_base = is_counted & (is_labelled if rate.labels else is_decided)
-            n_counted, n_base = (
-                int((is_counted & is_decided & is_labelled).sum()),
-                int(is_base.sum()),
-            )
+            n_counted = int((is_counted & is_decided & is_labelled).sum())
+            n_base = int(is_base.sum())
             rate_estimate = (n_counted / n_base if n_base else NAN, NAN, NAN)
             if basis == "sample":
                 rate_estimate = sample_estimate(columns, rate, is_labelled, level)
@@ -115,7 +112,7 @@ def label_rates(columns: ReviewColumns, level: float) -> Iterator[tuple[Any, ...
 
 
 def sample_estimate(
-    columns: ReviewColumns, rate: ReviewRate, counts: NDArray[np.bool_], level: float
+    columns: ReviewColumns, rate: ReviewRate, counts: BoolArray, level: float
 ) -> tuple[float, float, float]:
     """Estimate and interval of a rate over all requests, from a sample drawn by stratum.
 

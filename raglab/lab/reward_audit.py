@@ -41,13 +41,12 @@ from raglab.reward import (
     reward,
     threshold,
 )
-from raglab.values import TraceData, refuse
+from raglab.values import FloatArray, TraceData, refuse
 from raglab.words.results import Result, Summary, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 
 RESAMPLE_BLOCK_CELLS = 2_000_000  # cells of one block of resamples
 CONSTANT_VARIANCE = 1e-12  # share of the variance below which a resample counts as constant
@@ -81,11 +80,11 @@ class RewardAudit(Result):
     settings: Mapping[str, Any]
 
     def _summary(self) -> Summary:
-        uniform_row = self.simulation.set_index("policy").loc[UNIFORM_PLAN]
+        row = self.simulation.set_index("policy").loc[UNIFORM_PLAN]
         facts = [
             ("learner", self.settings["bandit"].algorithm),
-            ("beside uniform", str(uniform_row["verdict"]), value_text(uniform_row["difference"])),
-            ("detectable", value_text(uniform_row["detectable"])),
+            ("beside uniform", str(row["verdict"]), value_text(row["difference"])),
+            ("detectable", value_text(row["detectable"])),
             ("cases", f"{self.settings['cases']:,}"),
             ("without reward", f"{self.settings['without_reward']:,}"),
         ]
@@ -106,13 +105,13 @@ class ArmTables(Result):
 
     world: Table
     measured: pd.DataFrame
-    router: Array
+    router: FloatArray
 
     def _summary(self) -> Summary:
         facts = [("cases", f"{len(self.world.mask):,}"), ("arms", ", ".join(self.world.arms))]
         return Summary(facts, {"components": self.measured})
 
-    def rewards(self, weights: RewardWeights) -> Array:
+    def rewards(self, weights: RewardWeights) -> FloatArray:
         """Reward of every case and arm under other weights, [Q, A]."""
         return np.asarray(reward(self.measured, weights), dtype=np.float64).reshape(
             self.world.mask.shape
@@ -235,7 +234,8 @@ def audit_rewards(
     if policy is None:
         refuse(_INPUT_RULE, "a trace alone", "give the policy")
     all_tables = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    world, plans = _with_value(all_tables.world, value), {ROUTER_PLAN: all_tables.router}
+    world = _with_value(all_tables.world, value)
+    plans = {ROUTER_PLAN: all_tables.router}
     return audit_table(world, bandit, sizes, n_boot, all_tables.measured, weights, plans)
 
 
@@ -264,7 +264,7 @@ def audit_table(
     n_boot: int,
     measured: pd.DataFrame | Mapping[str, Any] | None = None,
     weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS,
-    baselines: Mapping[str, Array] | None = None,
+    baselines: Mapping[str, FloatArray] | None = None,
 ) -> RewardAudit:
     """Audit of a table of full information; see `audit_rewards`.
 
@@ -275,7 +275,8 @@ def audit_table(
     """
     import pandas as pd
 
-    level, seed = sizes.level, sizes.seed
+    level = sizes.level
+    seed = sizes.seed
     if not 0.0 < level < 1.0 or n_boot < 1:
         msg = f"level must be in (0, 1) and n_boot at least 1, got {level:g} and {n_boot}."
         raise ValueError(msg)
@@ -325,7 +326,7 @@ def audit_table(
 
 def _signals(
     world: Table, measured_cells: pd.DataFrame | Mapping[str, Any] | None, weights: RewardWeights
-) -> dict[str, Array]:
+) -> dict[str, FloatArray]:
     """Components, with the sign turned where less is better, and last the reward, [Q, A] each."""
     if measured_cells is None:
         return {REWARD_SIGNAL: np.asarray(world.reward, dtype=np.float64)}
@@ -353,7 +354,7 @@ def _signals(
     }
 
 
-def _resampled_totals(case_sums: Sequence[Array], n_boot: int, seed: int) -> list[Array]:
+def _resampled_totals(case_sums: Sequence[FloatArray], n_boot: int, seed: int) -> list[FloatArray]:
     """Totals of numbers of a case, over all cases first, then over resampled ones, [1 + B, k] each.
 
     Args:
@@ -361,7 +362,8 @@ def _resampled_totals(case_sums: Sequence[Array], n_boot: int, seed: int) -> lis
     """
     joined_sums = np.concatenate(case_sums, axis=1)
     n_cases, n_sums = joined_sums.shape
-    rng, case_shares = np.random.default_rng(seed), np.full(len(joined_sums), 1.0 / n_cases)
+    rng = np.random.default_rng(seed)
+    case_shares = np.full(len(joined_sums), 1.0 / n_cases)
     block_size = max(1, RESAMPLE_BLOCK_CELLS // (n_cases + n_sums))
     totals = [joined_sums.sum(axis=0, keepdims=True)]
     for block_start in progress(range(0, n_boot, block_size), "resample", "block"):
@@ -373,17 +375,17 @@ def _resampled_totals(case_sums: Sequence[Array], n_boot: int, seed: int) -> lis
     return np.split(np.concatenate(totals), sum_ends[:-1], axis=1)
 
 
-def _arm_sums(world: Table, bandit: Bandit) -> Array:
+def _arm_sums(world: Table, bandit: Bandit) -> FloatArray:
     """Rewards, successes and values of each case and arm, and which are known, [Q, 3 × 2 × A]."""
     success = np.where(np.isnan(world.reward), np.nan, world.reward > bandit.threshold)
-    sum_parts: list[Array] = []
-    for cell_values in (world.reward, success, world.value):
-        is_known = world.mask & ~np.isnan(cell_values)
-        sum_parts += [np.where(is_known, cell_values, 0.0), is_known.astype(np.float64)]
-    return np.concatenate(sum_parts, axis=1)
+    parts: list[FloatArray] = []
+    for values in (world.reward, success, world.value):
+        is_known = world.mask & ~np.isnan(values)
+        parts += [np.where(is_known, values, 0.0), is_known.astype(np.float64)]
+    return np.concatenate(parts, axis=1)
 
 
-def _arm_rows(world: Table, totals: Array, level: float) -> pd.DataFrame:
+def _arm_rows(world: Table, totals: FloatArray, level: float) -> pd.DataFrame:
     """What a learner follows, a row an arm; see `audit_rewards`."""
     import pandas as pd
 
@@ -410,7 +412,7 @@ def _arm_rows(world: Table, totals: Array, level: float) -> pd.DataFrame:
     return pd.DataFrame(arm_columns)
 
 
-def _signal_sums(signal: Array, world: Table) -> Array:
+def _signal_sums(signal: FloatArray, world: Table) -> FloatArray:
     """Moments of a signal and the values, then agreeing pairs and pairs of each case, [Q, 8].
 
     Pairs are of available arms of one case that differ in value; a tie of the signal agrees half.
@@ -435,7 +437,9 @@ def _signal_sums(signal: Array, world: Table) -> Array:
     return np.column_stack([moments, n_agreeing, (value_signs != 0.0).sum(axis=1)])
 
 
-def _signal_row(signal_name: str, case_sums: Array, totals: Array, level: float) -> dict[str, Any]:
+def _signal_row(
+    signal_name: str, case_sums: FloatArray, totals: FloatArray, level: float
+) -> dict[str, Any]:
     """Correlation of a signal with the values over all rows, and its concordance within cases."""
     n_cells, sx, sy, sxx, syy, sxy, n_agreeing, n_pairs = totals.T
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -455,7 +459,8 @@ def _signal_row(signal_name: str, case_sums: Array, totals: Array, level: float)
             f"{measure}_low": lower_end,
             f"{measure}_high": upper_end,
         }
-    n_cases, concordance_share = int((case_sums[:, -1] > 0.0).sum()), signal_row["concordance"]
+    n_cases = int((case_sums[:, -1] > 0.0).sum())
+    concordance_share = signal_row["concordance"]
     if n_cases < FEWEST:
         signal_row |= {"concordance_low": np.nan, "concordance_high": np.nan}
     elif concordance_share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
@@ -493,13 +498,12 @@ def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
 def _threshold_notes(world: Table, bandit: Bandit) -> list[str]:
     """That typical rewards lie at the threshold of a learner of successes, or on one side of it."""
     rewards = world.reward[world.mask & ~np.isnan(world.reward)]
-    n_rewards, success_threshold = len(rewards), bandit.threshold
+    n_rewards = len(rewards)
+    success_threshold = bandit.threshold
     if not LEARNERS[bandit.algorithm].successes or not n_rewards or not np.ptp(rewards) > 0.0:
         return []
-    n_near, n_above = (
-        int((np.abs(rewards - success_threshold) <= NEAR_THRESHOLD).sum()),
-        int((rewards > success_threshold).sum()),
-    )
+    n_near = int((np.abs(rewards - success_threshold) <= NEAR_THRESHOLD).sum())
+    n_above = int((rewards > success_threshold).sum())
     if (
         n_near < TYPICAL_SHARE * n_rewards
         and 1.0 - ONE_SIDED_SHARE < n_above / n_rewards < ONE_SIDED_SHARE

@@ -20,11 +20,11 @@ from raglab.lab.fresh_tables import table_arms
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
+from raglab.values import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
 JUDGED_SHARE = 0.2  # share of the rounds, the last ones, in which a learner is judged
 TABLE_PATHS = 5  # of a learner on each resampled table
@@ -50,7 +50,7 @@ class SimulationSizes(NamedTuple):
 
 
 def simulate_learner(
-    world: Table, bandit: Bandit, plans: Mapping[str, Array], sizes: SimulationSizes
+    world: Table, bandit: Bandit, plans: Mapping[str, FloatArray], sizes: SimulationSizes
 ) -> pd.DataFrame:
     """Final value of a learner that sees table rewards, minus that of policies learning nothing.
 
@@ -84,8 +84,10 @@ def simulate_learner(
     learner_run = run(
         bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed
     )
-    end_start, played_cases = _end_start(sizes.rounds), cast("NDArray[np.int32]", learner_run.case)
-    end_arms, end_cases = learner_run.arm[:, end_start:], played_cases[:, end_start:]
+    end_start = _end_start(sizes.rounds)
+    played_cases = cast("NDArray[np.int32]", learner_run.case)
+    end_arms = learner_run.arm[:, end_start:]
+    end_cases = played_cases[:, end_start:]
     plan_values = [
         (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1) for plan in plans.values()
     ]
@@ -111,10 +113,8 @@ def simulate_learner(
     for policy_index, (policy_name, policy_shares) in enumerate(
         zip([bandit.algorithm, *plans], arm_shares, strict=True)
     ):
-        policy_value, differences = (
-            mean_values[policy_index],
-            resampled_values[:, 0] - resampled_values[:, policy_index],
-        )
+        policy_value = mean_values[policy_index]
+        differences = resampled_values[:, 0] - resampled_values[:, policy_index]
         lower_end, upper_end = _interval_around(
             resampled_values[:, policy_index], policy_value, sizes.level, few_cases_reach
         )
@@ -129,12 +129,11 @@ def simulate_learner(
             gain = mean_values[0] - policy_value
             lower_end, upper_end = _interval_around(differences, gain, sizes.level, few_cases_reach)
             if (np.abs(differences) < ROUNDING).all():  # never apart on these cases is no proof
-                lower_end, upper_end = gain - unseen_difference, gain + unseen_difference
+                lower_end = gain - unseen_difference
+                upper_end = gain + unseen_difference
             interval_width = interval_widths.get(policy_name, 1.0)
-            lower_end, upper_end = (
-                gain - interval_width * (gain - lower_end),
-                gain + interval_width * (upper_end - gain),
-            )
+            lower_end = gain - interval_width * (gain - lower_end)
+            upper_end = gain + interval_width * (upper_end - gain)
             verdict_text = verdict(gain, lower_end, upper_end, SMALLEST_DIFFERENCE * value_range)
         policy_row |= {
             "difference": gain,
@@ -174,7 +173,7 @@ def _width_of_several(n_comparisons: int, level: float) -> float:
 
 
 def _interval_around(
-    resampled: Array, estimate: float, level: float, reach: float = 0.0
+    resampled: FloatArray, estimate: float, level: float, reach: float = 0.0
 ) -> tuple[float, float]:
     """Percentile interval that holds the estimate, and so much on either side of it."""
     low, high = percentile_interval(resampled, level)
@@ -202,14 +201,15 @@ def verdict(difference: float, low: float, high: float, least: float) -> str:
 
 
 def _resampled_values(
-    world: Table, bandit: Bandit, plans: list[Array], sizes: SimulationSizes
-) -> Array:
+    world: Table, bandit: Bandit, plans: list[FloatArray], sizes: SimulationSizes
+) -> FloatArray:
     """Values of learner, new on each, and of each plan on tables drawn with replacement, [B, P].
 
     Args:
       plans: value of each case under each policy that learns nothing, [Q] each.
     """
-    n_cases, end_start = len(world.mask), _end_start(sizes.rounds)
+    n_cases = len(world.mask)
+    end_start = _end_start(sizes.rounds)
     rng = np.random.default_rng(np.random.SeedSequence(sizes.seed, spawn_key=(TABLE_STREAM,)))
     table_cases = rng.integers(n_cases, size=(sizes.tables, n_cases), dtype=np.int32)
     n_paths = TABLE_PATHS * sizes.tables
@@ -230,15 +230,13 @@ def _resampled_values(
     n_blocks = len(replication_blocks(n_paths))
     for _, block_world, block_arms in progress(blocks, "simulate", "block", total=n_blocks):
         for path_start in range(0, block_world.size, TABLE_PATHS):
-            path_range, table_rows = (
-                slice(path_start, path_start + TABLE_PATHS),
-                table_cases[len(learner_values)],
-            )
+            path_range = slice(path_start, path_start + TABLE_PATHS)
+            rows = table_cases[len(learner_values)]
             block_cases: Any = block_world.case
             end_pulls = block_arms[end_start:, path_range].T, block_cases[end_start:, path_range].T
-            learner_values.append(float(_expected_values(world, *end_pulls, table_rows).mean()))
+            learner_values.append(float(_expected_values(world, *end_pulls, rows).mean()))
     fixed_values = np.array(
-        [[plan_value[table_rows].mean() for plan_value in plans] for table_rows in table_cases]
+        [[plan_value[rows].mean() for plan_value in plans] for rows in table_cases]
     ).reshape(len(table_cases), len(plans))
     return np.column_stack([learner_values, fixed_values])
 
@@ -247,8 +245,8 @@ TABLE_STREAM = 4  # stream of the resampled tables, beside those of a block of a
 
 
 def _expected_values(
-    world: Table, arms_by_path: NDArray[Any], cases_by_path: NDArray[Any], judged_rows: NDArray[Any]
-) -> Array:
+    world: Table, arms_by_path: AnyArray, cases_by_path: AnyArray, judged_rows: AnyArray
+) -> FloatArray:
     """Value of each replication at the end, on the cases of its table, [R].
 
     The cases that were drawn at the end are few; what the shares of the arms would earn on all of
@@ -258,10 +256,8 @@ def _expected_values(
       arms_by_path, cases: of the rounds at the end, [R, E].
       judged_rows: cases of the table, [N].
     """
-    available_values, is_available = (
-        np.where(world.mask, world.value, 0.0),
-        world.mask.astype(np.float64),
-    )
+    available_values = np.where(world.mask, world.value, 0.0)
+    is_available = world.mask.astype(np.float64)
     arm_shares = _end_shares(arms_by_path, len(world.arms))
     path_values = np.empty(len(arms_by_path))
     for path_index, (path_shares, path_arms, path_cases) in enumerate(
@@ -282,7 +278,7 @@ def _expected_values(
     return path_values
 
 
-def _end_shares(arms: NDArray[Any], n_arms: int) -> Array:
+def _end_shares(arms: AnyArray, n_arms: int) -> FloatArray:
     """Share of each arm in each replication, [R, A]."""
     return np.stack([(arms == arm).mean(axis=1) for arm in range(n_arms)], axis=1)
 

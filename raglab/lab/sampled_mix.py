@@ -88,7 +88,8 @@ def traffic_mix(
             remedy = "say there what the question should get; column label does not say it"
             label_text = shown_value(label)
             if label is None:
-                rule, label_text = f"a sheet must have a column {QUESTION_LABEL}", "none"
+                rule = f"a sheet must have a column {QUESTION_LABEL}"
+                label_text = "none"
             raise input_error(row_place, rule, remedy, label_text)
     row_labels = [row[QUESTION_LABEL] for row in sheet_records]
     drawn_rows = [
@@ -100,14 +101,10 @@ def traffic_mix(
         )
         for row in sheet_records
     ]
-    stratum_keys, draw_chances = (
-        [stratum_key[:2] for stratum_key in drawn_rows],
-        {stratum_key[:2]: stratum_key[2] for stratum_key in drawn_rows},
-    )
-    drawn_sizes, label_counts = (
-        Counter(stratum_keys),
-        Counter(zip(stratum_keys, row_labels, strict=True)),
-    )
+    stratum_keys = [stratum_key[:2] for stratum_key in drawn_rows]
+    draw_chances = {stratum_key[:2]: stratum_key[2] for stratum_key in drawn_rows}
+    drawn_sizes = Counter(stratum_keys)
+    label_counts = Counter(zip(stratum_keys, row_labels, strict=True))
     request_ids = Counter(
         (row.get("sample", ""), row.get("request_id", "")) for row in sheet_records
     )

@@ -94,7 +94,8 @@ def full_space(
       TypeError: a trace of shards.
     """
     check_in_memory(plain_trace(trace), "full_space")
-    evidence, thresholds = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
+    evidence = measured_tables(trace, policy, arm).evidence
+    thresholds = policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
     for threshold_path in swept_paths(evidence.known, user_gates(thresholds)):
         if threshold_path.startswith("decision."):  # costs are stated, not searched
@@ -145,10 +146,8 @@ def idle_in_space(
         path_or_value for path in space if path in SWITCHES for path_or_value in (path, True)
     ]
     opened_policy = policy.replace("decision.rule", "chain", *opened_values)
-    thresholds, idle_set = (
-        policy_thresholds([opened_policy]),
-        set(idle_paths(evidence, opened_policy)),
-    )
+    thresholds = policy_thresholds([opened_policy])
+    idle_set = set(idle_paths(evidence, opened_policy))
     for path, search_range in space.items():
         section = path.rpartition(".")[0]
         gate_path = threshold_need(opened_policy, path)
@@ -228,8 +227,11 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     for path, range_value in space.items():
         swept_threshold = threshold_at(path)
         if swept_threshold is None and path not in SWITCHES:
-            rule = "space must name thresholds or switches that a study tries"
-            refuse(rule, f"{path!r}", "see raglab.lab.full_space")
+            refuse(
+                "space must name thresholds or switches that a study tries",
+                f"{path!r}",
+                "see raglab.lab.full_space",
+            )
         if isinstance(range_value, SearchRange):
             ranges[path] = range_value
         else:
@@ -239,8 +241,11 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
                 for range_end_value in range_ends
             )
             if swept_threshold is None or not are_numbers or not range_ends[0] < range_ends[1]:
-                rule = f"the range of {path} must be (low, high) with low < high"
-                refuse(rule, f"{range_value!r}", "a switch has none")
+                refuse(
+                    f"the range of {path} must be (low, high) with low < high",
+                    f"{range_value!r}",
+                    "a switch has none",
+                )
             range_start, range_end = range_ends
             ranges[path] = SearchRange(
                 range_start,
@@ -257,7 +262,7 @@ def _apart(policy: Policy, signal_threshold: Threshold) -> Threshold:
     No trial crosses them.
     """
     lower_bound, upper_bound = (
-        policy.value(f"{signal_threshold.section}.{bound_name}") for bound_name in ("min", "max")
+        policy.value(f"{signal_threshold.section}.{name}") for name in ("min", "max")
     )
     if lower_bound is None or upper_bound is None:
         return signal_threshold

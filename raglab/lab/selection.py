@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from raglab.lab.candidates import FIXED_POLICIES, Candidate, Cases
 from raglab.lab.goals import Goal
 from raglab.lab.line_search import flat_range
@@ -23,7 +22,7 @@ from raglab.lab.search_space import SWITCHES
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import evidence_with_model, tally
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,10 +61,10 @@ class Options(NamedTuple):
 
         Source: rule S6.15.
         """
-        case_weights = goal.case_weights(self.label, counts)
+        weights = goal.case_weights(self.label, counts)
         if self.weight is not None:
-            case_weights = self.weight * (counts.sum() / (counts @ self.weight))
-        return np.ones(len(counts)) if case_weights is None else case_weights
+            weights = self.weight * (counts.sum() / (counts @ self.weight))
+        return np.ones(len(counts)) if weights is None else weights
 
 
 def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
@@ -210,7 +209,8 @@ def choose(
     shown_options: dict[int, int] = {}
     for option in ranked_options:
         shown_options.setdefault(int(options.candidate[option]), option)
-    chosen_option, best_key = incumbent, (target_misses[incumbent], 0.0)
+    chosen_option = incumbent
+    best_key = (target_misses[incumbent], 0.0)
     for option in shown_options.values():
         if options.fixed[option] or target_misses[option] > best_key[0]:
             continue
@@ -219,7 +219,8 @@ def choose(
         saving = paired_saving(case_gains, pseudo_gain * float(case_weights.max()), case_counts)
         is_nearer = target_misses[option] < target_misses[incumbent]
         if (is_nearer or saving.replaces) and (target_misses[option], -saving.mean) < best_key:
-            chosen_option, best_key = option, (target_misses[option], -saving.mean)
+            chosen_option = option
+            best_key = (target_misses[option], -saving.mean)
     return OptionChoice(chosen_option, incumbent, shown_options)
 
 
@@ -257,7 +258,8 @@ def nested_costs(
     """
     n_questions = int(questions.max()) + 1
     rng = np.random.default_rng([seed, n_questions, 1])
-    resample_costs, label_costs = [], []
+    resample_costs = []
+    label_costs = []
 
     def judge(draw_counts: FloatArray, held_out_counts: FloatArray) -> None:
         case_losses = options.loss[choose(options, goal, allowed, draw_counts).chosen]
@@ -284,10 +286,9 @@ def nested_costs(
 
 def _label_costs(options: Options, loss: FloatArray, counts: FloatArray) -> FloatArray:
     """Mean cost of the cases of each label, [3]; NaN of a label without any."""
-    case_weights = counts if options.weight is None else counts * options.weight
+    weights = counts if options.weight is None else counts * options.weight
     label_sums, label_counts = (
-        np.bincount(options.label, summed_values, len(Status))
-        for summed_values in (case_weights * loss, case_weights)
+        np.bincount(options.label, values, len(Status)) for values in (weights * loss, weights)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         return label_sums / label_counts
@@ -467,7 +468,8 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
         ]
         paths = [path for path in signal_paths if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
-    score, weight = cases.goal.score, cases.weight
+    score = cases.goal.score
+    weight = cases.weight
     ranges = [flat_range(evidence, policy, path, score, case_weights=weight) for path in paths]
     range_rows = [(*path_range, path_range.high - path_range.low) for path_range in ranges]
     return pd.DataFrame(range_rows, columns=["path", "value", "low", "high", "width"])

@@ -14,7 +14,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
@@ -47,15 +46,15 @@ from raglab.progress import progress
 from raglab.replay import cases_by_shard, each_shard
 from raglab.signals import DOUBLE, Signal, SignalSet
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, Status, TraceData, WholeArray
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 DEFAULT_FOLDS, DEFAULT_REPEATS = 10, 2  # of the cross-validation
-MISSING_EVERYWHERE, ALWAYS_CONSTANT = "missing everywhere", "the same in every case"
+MISSING_EVERYWHERE = "missing everywhere"
+ALWAYS_CONSTANT = "the same in every case"
 # Stages of retrieval, as a trace's latencies name them, that a signal is read from.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "confidence": ("rerank",),
@@ -84,27 +83,27 @@ class LabelledSignals(NamedTuple):
     """
 
     cases: DecisionCases
-    can_answer: NDArray[np.bool_]
-    ms: Array
+    can_answer: BoolArray
+    ms: FloatArray
     stages: tuple[str, ...] | None = None
 
     @property
-    def right(self) -> NDArray[np.bool_]:
+    def right(self) -> BoolArray:
         """Whether answering without any gate would be right, [Q]."""
-        is_right: NDArray[np.bool_] = self.cases.classes == OUTCOME_CLASSES.index("right")
+        is_right: BoolArray = self.cases.classes == OUTCOME_CLASSES.index("right")
         return is_right
 
     @property
-    def ambiguous(self) -> NDArray[np.bool_]:
+    def ambiguous(self) -> BoolArray:
         """Whether a case should be asked back, [Q]."""
-        is_ambiguous: NDArray[np.bool_] = self.cases.classes == OUTCOME_CLASSES.index("ambiguous")
+        is_ambiguous: BoolArray = self.cases.classes == OUTCOME_CLASSES.index("ambiguous")
         return is_ambiguous
 
-    def rows(self, keep: NDArray[Any]) -> LabelledSignals:
+    def rows(self, keep: AnyArray) -> LabelledSignals:
         """The same of some cases."""
         return LabelledSignals(self.cases.rows(keep), self.can_answer[keep], self.ms[:, keep])
 
-    def case_costs(self, decided: NDArray[np.integer[Any]] | int, matrix: Array) -> Array:
+    def case_costs(self, decided: WholeArray | int, matrix: FloatArray) -> FloatArray:
         """What each case costs under a decision, [Q].
 
         Nothing retrieved is refused before, as by a hard gate.
@@ -114,10 +113,10 @@ class LabelledSignals(NamedTuple):
           matrix: of `metrics.cost_matrix`.
         """
         status = np.where(self.can_answer, decided, Status.refuse)
-        case_labels = CLASS_LABELS[self.cases.classes]
+        labels = CLASS_LABELS[self.cases.classes]
         is_right = np.where(status == Status.ok, self.right, self.cases.options_right)
-        cell_codes = (status.astype(np.int64) * len(Status) + case_labels) * 2 + is_right
-        costs: Array = matrix[case_labels, OUTCOME_OF_CELL[cell_codes]]
+        cell_codes = (status.astype(np.int64) * len(Status) + labels) * 2 + is_right
+        costs: FloatArray = matrix[labels, OUTCOME_OF_CELL[cell_codes]]
         return costs
 
 
@@ -238,7 +237,8 @@ def audit_signals(
     ).rows(np.argsort([case.id for case in tuning_cases], kind="stable"))
     _check_folds(labelled_signals, folds, repeats)
     outcome_costs = start_policy.decision.costs.matrix if costs is None else cost_matrix(costs)
-    signal_set, signal_values = labelled_signals.cases.known, labelled_signals.cases.signals
+    signal_set = labelled_signals.cases.known
+    signal_values = labelled_signals.cases.signals
     correlations = rank_correlations(signal_values)
     signal_table = pd.DataFrame(
         [_signal_row(signal, labelled_signals, level) for signal in signal_set.rows]
@@ -293,7 +293,8 @@ def audit_signals(
 def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> LabelledSignals:
     """What an audit reads of one trace in memory; pure, so that any worker may measure it."""
     evidence = measured_tables(trace, policy, arm).evidence
-    cases, arm_index = decision_cases(evidence), trace.arm(arm or trace.arms[0])
+    cases = decision_cases(evidence)
+    arm_index = trace.arm(arm or trace.arms[0])
     signal_ms = np.full(cases.signals.shape, np.nan)
     for signal_index, signal_name in enumerate(cases.known.names):
         needed_stages = NEEDS.get(signal_name, (f"{SIGNAL_STAGE}{signal_name}",))
@@ -306,7 +307,7 @@ def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> Labelled
     return LabelledSignals(cases, evidence.n_hits[0] >= 1, signal_ms, measured_stages)
 
 
-def _milliseconds(shards: Sequence[LabelledSignals]) -> Array | float:
+def _milliseconds(shards: Sequence[LabelledSignals]) -> FloatArray | float:
     """Median of each signal, [S]; NaN where a shard has no times, or of other stages."""
     import pandas as pd
 
@@ -315,7 +316,7 @@ def _milliseconds(shards: Sequence[LabelledSignals]) -> Array | float:
     return pd.DataFrame(np.concatenate([shard.ms.T for shard in shards])).median().to_numpy()
 
 
-def rank_correlations(signals: Array) -> Array:
+def rank_correlations(signals: FloatArray) -> FloatArray:
     """Spearman's rank correlation of any two rows over the columns that have both, [S, S].
 
     NaN where one is constant.
@@ -328,7 +329,7 @@ def rank_correlations(signals: Array) -> Array:
     """
     import pandas as pd
 
-    correlations: Array = pd.DataFrame(signals.T).corr("spearman").to_numpy()
+    correlations: FloatArray = pd.DataFrame(signals.T).corr("spearman").to_numpy()
     return correlations
 
 
@@ -338,8 +339,8 @@ class AuditFold(NamedTuple):
     All signals chose the penalty.
     """
 
-    fitted: NDArray[np.int64]
-    judged: NDArray[np.int64]
+    fitted: IntArray
+    judged: IntArray
     strength: float
 
 
@@ -360,10 +361,8 @@ def audit_folds(
             labelled_signals.cases.classes, folds, np.random.default_rng([seed, repeat])
         )
         for fold in range(folds):
-            fitted_rows, judged_rows = (
-                np.flatnonzero(fold_numbers != fold),
-                np.flatnonzero(fold_numbers == fold),
-            )
+            fitted_rows = np.flatnonzero(fold_numbers != fold)
+            judged_rows = np.flatnonzero(fold_numbers == fold)
             fitted_cases = labelled_signals.cases.rows(fitted_rows)
             varying_names = _varying(fitted_cases, signal_names)
             strength = (
@@ -378,10 +377,10 @@ def audit_folds(
 def crossed_costs(
     labelled_signals: LabelledSignals,
     signal_names: Sequence[str],
-    outcome_costs: Array,
+    outcome_costs: FloatArray,
     folds: Sequence[AuditFold],
     seed: int = 0,
-) -> Array:
+) -> FloatArray:
     """Cost of each case under decisions by models that did not see it, mean over repeats, [Q].
 
     Without a signal that varies the decision is the better of always answering and always refusing.
@@ -393,15 +392,11 @@ def crossed_costs(
     Source: rule S2.17.
     """
     action_prices = action_costs(outcome_costs)
-    total_costs, n_judged = (
-        np.zeros(len(labelled_signals.can_answer)),
-        np.zeros(len(labelled_signals.can_answer)),
-    )
+    total_costs = np.zeros(len(labelled_signals.can_answer))
+    n_judged = np.zeros(len(labelled_signals.can_answer))
     for fold in folds:
-        fitted_signals, judged_signals = (
-            labelled_signals.rows(fold.fitted),
-            labelled_signals.rows(fold.judged),
-        )
+        fitted_signals = labelled_signals.rows(fold.fitted)
+        judged_signals = labelled_signals.rows(fold.judged)
         if varying_names := _varying(fitted_signals.cases, signal_names):
             model = fit_model(
                 fitted_signals.cases,
@@ -426,10 +421,10 @@ def crossed_costs(
 
 def _varying(cases: DecisionCases, signal_names: Sequence[str]) -> list[str]:
     """Signals of those named that tell any two cases apart."""
-    signal_rows = (
+    rows = (
         (signal_name, cases.signals[cases.known.place(signal_name)]) for signal_name in signal_names
     )
-    return [signal_name for signal_name, signal_values in signal_rows if tells_apart(signal_values)]
+    return [signal_name for signal_name, values in rows if tells_apart(values)]
 
 
 WORTH_COLUMNS = tuple(
@@ -443,7 +438,7 @@ COST_COLUMNS = ("cost", "cost_without", *WORTH_COLUMNS[:6], "cost_alone", *WORTH
 def _costed(
     labelled_signals: LabelledSignals,
     doubles: Mapping[str, frozenset[str]],
-    outcome_costs: Array,
+    outcome_costs: FloatArray,
     folds: Sequence[AuditFold],
     seed: int,
     level: float,
@@ -457,16 +452,19 @@ def _costed(
     """
 
     @cache
-    def paid(signal_names: tuple[str, ...]) -> Array:
+    def paid(signal_names: tuple[str, ...]) -> FloatArray:
         return crossed_costs(labelled_signals, signal_names, outcome_costs, folds, seed)
 
-    def paid_without(left_out: frozenset[str]) -> Array:
+    def paid_without(left_out: frozenset[str]) -> FloatArray:
         return paid(tuple(signal_name for signal_name in doubles if signal_name not in left_out))
 
-    all_costs, free_costs = paid_without(frozenset()), paid(())
-    mean_cost, cost_rows = float(all_costs.mean()), dict[str, tuple[float, ...]]()
+    all_costs = paid_without(frozenset())
+    free_costs = paid(())
+    mean_cost = float(all_costs.mean())
+    cost_rows = dict[str, tuple[float, ...]]()
     for signal_name, repeated in progress(doubles.items(), "audit", "signal"):
-        costs_without, costs_alone = paid_without(frozenset({signal_name})), paid((signal_name,))
+        costs_without = paid_without(frozenset({signal_name}))
+        costs_alone = paid((signal_name,))
         cost_differences = (
             costs_without - all_costs,
             paid_without(repeated) - all_costs,
@@ -480,7 +478,7 @@ def _costed(
     return mean_cost, float(free_costs.mean()), cost_rows
 
 
-def _mean_difference(differences: Array, level: float) -> tuple[float, float, float]:
+def _mean_difference(differences: FloatArray, level: float) -> tuple[float, float, float]:
     """Mean of paired differences with its t interval over cases.
 
     Without one where no case differs.
@@ -524,7 +522,7 @@ def _signal_row(signal: Signal, labelled_signals: LabelledSignals, level: float)
 
 
 def _doubles(
-    signal_names: Sequence[str], correlations: Array, signal_set: SignalSet
+    signal_names: Sequence[str], correlations: FloatArray, signal_set: SignalSet
 ) -> dict[str, frozenset[str]]:
     """Each signal with those that repeat it."""
     correlation_rows = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab import calibration, metrics
 from raglab.arguments.user_warnings import warn_user
@@ -18,6 +18,7 @@ from raglab.lab.decision_fitting import check_kinds
 from raglab.live.signal_functions import SignalFunction
 from raglab.signals import own_signal
 from raglab.store.traces import Trace, with_column
+from raglab.values import FloatArray
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.html_display import Cell
 from raglab.words.results import Result, Summary
@@ -25,7 +26,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 
 
@@ -58,7 +58,7 @@ class SignalCalibration(Result):
         """The map, fitted to all labelled cases; `raglab.calibration.apply` applies it."""
         return self.calibrated.calibrator
 
-    def probability(self, values: ArrayLike) -> Array:
+    def probability(self, values: ArrayLike) -> FloatArray:
         """Probability of values of the signal, [...]; NaN stays NaN."""
         return calibration.apply(self.calibrator, values)
 
@@ -109,32 +109,39 @@ class SignalCalibration(Result):
 
         judgements = {"before": self.before, "in sample": self.calibrated.in_sample}
         judgements["cross-fitted"] = self.calibrated.cross_fitted
-        judgement_rows = {
-            judgement_name: {
+        rows = {
+            name: {
                 "n": judgement.n,
                 "ece": judgement.ece,
                 "smooth_ece": judgement.smooth_ece,
             }
             | {"brier": judgement.brier.score}
-            for judgement_name, judgement in judgements.items()
+            for name, judgement in judgements.items()
             if judgement is not None
         }
-        return pd.DataFrame.from_dict(judgement_rows, orient="index")
+        return pd.DataFrame.from_dict(rows, orient="index")
 
     def _summary(self) -> Summary:
-        interval = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
         facts: list[tuple[str, Cell | str]] = [
             ("signal", self.signal),
             ("cases", f"{self.calibrated.in_sample.n:,}"),
-            ("AUROC", Cell(f"{self.auroc:.3f}", interval)),
+            (
+                "AUROC",
+                Cell(f"{self.auroc:.3f}", f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"),
+            ),
             (f"AUROC of {self.name}", f"{self.auroc_stored:.3f}"),
         ]
         judgements = self.frame().rename_axis("judgement").reset_index()
         error_stays = (
             self.before is not None and self.calibrated.cross_fitted.ece >= self.before.ece
         )
-        note = "The calibration error does not fall: the map gains nothing here."
-        return Summary(facts, {"judgements": judgements}, [note] if error_stays else [])
+        return Summary(
+            facts,
+            {"judgements": judgements},
+            ["The calibration error does not fall: the map gains nothing here."]
+            if error_stays
+            else [],
+        )
 
 
 class _CalibratedRows:

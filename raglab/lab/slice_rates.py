@@ -8,7 +8,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
@@ -30,12 +29,19 @@ from raglab.decision.trace_view import TracePart, TraceView, answered_traces
 from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.loops.parallel import run_each
 from raglab.replay import each_shard
-from raglab.values import SOURCE_GRADES, TraceData, source_grades
+from raglab.values import (
+    SOURCE_GRADES,
+    AnyArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    TraceData,
+    source_grades,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 NO_VALUE = "(none)"  # value of a case of which the column says nothing
 SEVERAL_LINES = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
@@ -62,7 +68,7 @@ SLICE_COLUMNS = (
 def slices(
     decisions: Decisions | ShardedDecisions,
     *,
-    by: Mapping[str, Sequence[Any] | NDArray[Any]] | None = None,
+    by: Mapping[str, Sequence[Any] | AnyArray] | None = None,
     rate: str = "pass_rate",
     level: float = 0.95,
     least: int = 10,
@@ -126,7 +132,8 @@ def slices(
     )
     all_counts = _slice_counts(cell_codes, rate_index, cost_matrix)
     case_scores = _scored_cases(decisions)
-    slice_rows, columns = [], case_columns(decisions, by or {})
+    slice_rows = []
+    columns = case_columns(decisions, by or {})
     bonferroni_level = 1.0 - (1.0 - level) / max(
         sum(len(set(case_texts)) for case_texts in columns.values()), 1
     )
@@ -146,10 +153,8 @@ def slices(
             intervals = [
                 metrics.clopper_pearson(n_successes, n, level) for n_successes in (k, k_best)
             ]
-            lower_bound, upper_bound = (
-                min(float(interval.low) for interval in intervals),
-                max(float(interval.high) for interval in intervals),
-            )
+            lower_bound = min(float(interval.low) for interval in intervals)
+            upper_bound = max(float(interval.high) for interval in intervals)
             slice_scores = case_scores.rows(case_values == slice_value)
             rate_cells = (
                 _share(k, n),
@@ -162,9 +167,10 @@ def slices(
             slice_rows.append(
                 (column_name, slice_value, n, k, *rate_cells, *test_cells, slice_cost, *auroc_cells)
             )
-            score_title = f"the score of the policy in {column_name} {slice_value}"
             contradiction = slice_scores.contradiction(
-                score_title, level=bonferroni_level, remedy="tune such cases apart"
+                f"the score of the policy in {column_name} {slice_value}",
+                level=bonferroni_level,
+                remedy="tune such cases apart",
             )
             if is_fitted and contradiction:
                 warn_user(contradiction)
@@ -193,13 +199,13 @@ def slices(
 
 
 def _slice_counts(
-    cell_codes: NDArray[np.int8], rate_index: int, cost_matrix: Array
+    cell_codes: CodeArray, rate_index: int, cost_matrix: FloatArray
 ) -> tuple[int, int, int, float]:
     """Counted of a rate, counted were undecided answers right, of how many, and mean cost."""
     cell_counts = np.bincount(cell_codes, minlength=metrics.N_CELLS)
     worst_counts, best_counts = (
-        metrics.rate_counts(metrics.settled_cells(cell_counts, settled_cell))
-        for settled_cell in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
+        metrics.rate_counts(metrics.settled_cells(cell_counts, cell))
+        for cell in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
     )
     rate_sizes = metrics.denominators(worst_counts, metrics.label_counts(cell_counts))
     mean_cost = float(metrics.expected_cost(cell_counts, cost_matrix))
@@ -243,8 +249,8 @@ def _difference_p(slice_counts: Sequence[int], rest_counts: Sequence[int]) -> fl
 def shard_scores(part: TracePart, decided: Callable[[TracePart], Decisions]) -> ScoredCases:
     """Scores of one part, [3, Q], the fitted ones first; pure, so that any worker may read them."""
     evidence = decided(part).tables.evidence
-    score_rows = np.stack([evidence.probability[0, 0], evidence.fused[0], evidence.top1[0]])
-    return scored_cases(decision_cases(evidence), score_rows)
+    rows = np.stack([evidence.probability[0, 0], evidence.fused[0], evidence.top1[0]])
+    return scored_cases(decision_cases(evidence), rows)
 
 
 def _scored_cases(decisions: Decisions | ShardedDecisions) -> ScoredCases:
@@ -254,10 +260,10 @@ def _scored_cases(decisions: Decisions | ShardedDecisions) -> ScoredCases:
         parts = list(run_each(score_shard, decisions.trace.parts, what="slice"))
     else:
         parts = [shard_scores(decisions.trace, lambda _: decisions)]
-    score_rows, *label_kinds = (
+    rows, *label_kinds = (
         np.concatenate(part_arrays, axis=-1) for part_arrays in zip(*parts, strict=True)
     )
-    return ScoredCases(score_rows[int((~np.isnan(score_rows)).any(axis=1).argmax())], *label_kinds)
+    return ScoredCases(rows[int((~np.isnan(rows)).any(axis=1).argmax())], *label_kinds)
 
 
 def business_lines(
@@ -330,7 +336,7 @@ def stated_columns(trace: TraceData) -> StatedColumns:
     """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
     import pandas as pd
 
-    case_rows = []
+    rows = []
     for case in trace.cases:
         lang, language, line, domain = (
             text_value(case.extra.get(extra_key))
@@ -339,10 +345,10 @@ def stated_columns(trace: TraceData) -> StatedColumns:
         names_documents = "yes" if case.selected_sources else "no"
         case_kinds = (text_value(case.doctype), text_value(case.intent), names_documents)
         status_label = text_value(case.expect_status)
-        case_rows.append(
+        rows.append(
             (lang or language, line or domain or line_sources(case), *case_kinds, status_label)
         )
-    case_table = pd.DataFrame(case_rows, columns=list(CASE_COLUMNS), dtype=object)
+    case_table = pd.DataFrame(rows, columns=list(CASE_COLUMNS), dtype=object)
     lines_by_tag = {
         line_tag: {
             name: text_value(trace.chunks[chunk_number].tags.get(line_tag))
@@ -354,7 +360,7 @@ def stated_columns(trace: TraceData) -> StatedColumns:
 
 
 def case_columns(
-    decisions: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]
+    decisions: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | AnyArray]
 ) -> dict[str, list[str]]:
     """Column -> value of every case; columns that say nothing of any case are left out."""
     import pandas as pd
@@ -392,7 +398,8 @@ def _share(k: int, n_cases: int) -> float:
 
 LIST_DEPTHS = (1, 5, 20)
 NDCG_DEPTH = 10
-FINAL_ORDER, FUSED_ORDER = "final", "fused (s_hybrid)"
+FINAL_ORDER = "final"
+FUSED_ORDER = "fused (s_hybrid)"
 HIT_COLUMNS = tuple(f"hit@{k}" for k in LIST_DEPTHS)
 GRADED, BINARY, UNGRADED = (
     f"nDCG@{NDCG_DEPTH} (graded)",
@@ -412,9 +419,9 @@ class RankedCases(NamedTuple):
     """
 
     n_cases: int
-    rows: NDArray[np.int64]
+    rows: IntArray
     graded: bool
-    measures: dict[tuple[str, str], Array]
+    measures: dict[tuple[str, str], FloatArray]
     reranked: frozenset[str]
 
 
@@ -444,7 +451,8 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         chunk_pages if any(meanings[source].page for source in case_grades) else chunk_documents
         for case_grades in judged_grades.values()
     ]
-    list_width, order_measures = min(trace.hits.chunk.shape[3], max(LIST_DEPTHS)), {}
+    list_width = min(trace.hits.chunk.shape[3], max(LIST_DEPTHS))
+    order_measures = {}
     for order_key, ordered_chunks in ordered_hits(trace, orders).items():
         reached_gains = _gain_table(
             [
@@ -477,24 +485,22 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
 
 def _gain_table(
     gains_by_case: Sequence[Sequence[tuple[float, float]]], n_places: int | None = None
-) -> Array:
+) -> FloatArray:
     """Gains of each case, by grade and by number, behind which follow zeros, [2, q, R].
 
     The width is part of the result: sums of other widths differ in their last bit.
     """
-    gain_table = np.zeros(
+    table = np.zeros(
         (2, len(gains_by_case), n_places or max(map(len, gains_by_case), default=0) or 1)
     )
     for row, place_gains in enumerate(case_gains[:n_places] for case_gains in gains_by_case):
-        gain_table[:, row, : len(place_gains)] = (
-            np.array(place_gains, dtype=np.float64).reshape(-1, 2).T
-        )
-    return gain_table
+        table[:, row, : len(place_gains)] = np.array(place_gains, dtype=np.float64).reshape(-1, 2).T
+    return table
 
 
 def ordered_hits(
     trace: TraceData, orders: Sequence[str] = (FINAL_ORDER,)
-) -> dict[tuple[str, str], NDArray[np.int64]]:
+) -> dict[tuple[str, str], IntArray]:
     """Chunks of each arm in some orders, [Q, K], -1 for none.
 
     Ties go by position in the corpus (rule S0.4).
@@ -534,7 +540,8 @@ def _first_gains(
     for chunk_number in chunk_numbers:
         if chunk_number >= 0:
             first_chunks.setdefault(chunk_units[chunk_number], chunk_number)
-    unmet_grades, place_gains = dict(grades_by_source), []
+    unmet_grades = dict(grades_by_source)
+    place_gains = []
     for chunk_number in first_chunks.values():
         first_sources = [
             source_name
@@ -554,7 +561,7 @@ def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
     """Ranked cases of all shards, in order."""
     parts = list(each_shard(ranked_cases, trace, tuple(orders), what="rank"))
     shard_ends = np.cumsum([part.n_cases for part in parts])
-    case_rows = [
+    rows = [
         part.rows + shard_end - part.n_cases
         for part, shard_end in zip(parts, shard_ends, strict=True)
     ]
@@ -562,10 +569,11 @@ def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
         order_key: np.concatenate([part.measures[order_key] for part in parts], axis=1)
         for order_key in parts[0].measures
     }
-    is_graded, reranked_sets = any(part.graded for part in parts), [part.reranked for part in parts]
+    is_graded = any(part.graded for part in parts)
+    reranked_sets = [part.reranked for part in parts]
     reranked_arms = frozenset().union(*reranked_sets)
     return RankedCases(
-        int(shard_ends[-1]), np.concatenate(case_rows), is_graded, order_measures, reranked_arms
+        int(shard_ends[-1]), np.concatenate(rows), is_graded, order_measures, reranked_arms
     )
 
 
@@ -600,7 +608,8 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     import pandas as pd
 
     case_ranks = _all_ranked(trace, (FINAL_ORDER, FUSED_ORDER))
-    ndcg_names, table_rows = (GRADED, BINARY) if case_ranks.graded else (UNGRADED,), []
+    ndcg_names = (GRADED, BINARY) if case_ranks.graded else (UNGRADED,)
+    table_rows = []
     for (arm, order), (first_places, *ndcg_rows) in case_ranks.measures.items():
         if order == FINAL_ORDER or arm in case_ranks.reranked:
             measure_rows = [
@@ -619,7 +628,7 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     return ranking_table
 
 
-def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
+def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> FloatArray:
     """nDCG@10 of every case under every arm in its final order, [Q, A].
 
     NaN where a case expects no source.
@@ -636,11 +645,11 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
         msg = f"gains must be one of {', '.join(measure_index)}, got {gains!r}."
         raise ValueError(msg)
     case_ranks = _all_ranked(trace, (FINAL_ORDER,))
-    ndcg_values = np.full((case_ranks.n_cases, len(case_ranks.measures)), np.nan)
-    ndcg_values[case_ranks.rows] = np.transpose(
+    values = np.full((case_ranks.n_cases, len(case_ranks.measures)), np.nan)
+    values[case_ranks.rows] = np.transpose(
         [order_measures[measure_index[gains]] for order_measures in case_ranks.measures.values()]
     )
-    return ndcg_values
+    return values
 
 
 def _distinct_grades(

@@ -110,9 +110,11 @@ def check_beside(url: str) -> None:
     for store_file in sqlite_files(url):
         neighbour = unsafe_neighbour(store_file)
         if neighbour is not None:
-            rule = "a store must be a file with nothing but SQLite's own beside it"
             raise input_error(
-                Where(str(store_file)), rule, "it was not made by raglab: take it away", neighbour
+                Where(str(store_file)),
+                "a store must be a file with nothing but SQLite's own beside it",
+                "it was not made by raglab: take it away",
+                neighbour,
             )
 
 
@@ -139,7 +141,8 @@ def opening_lock(*files: Path) -> Iterator[None]:
 
 _LONGEST_CAUSE = 500  # characters of what a library says
 # seconds that a server may take to be reached, and to begin an answer
-CONNECT_S, ANSWER_S = 10.0, 30.0
+CONNECT_S = 10.0
+ANSWER_S = 30.0
 _LIBRARIES = {"optuna", "mlflow", "sqlalchemy", "alembic", "sqlite3", "psycopg"}
 
 
@@ -160,7 +163,8 @@ def fault_of(error: BaseException) -> Fault:
       >>> fault_of(OSError(28, "No space left on device")) is FULL_DISK
       True
     """
-    error_codes, error_texts = [], []
+    error_codes = []
+    error_texts = []
     for cause in causes(error):
         error_codes.append(errorcode.get(getattr(cause, "errno", None) or 0, ""))
         error_codes.append(getattr(cause, "sqlite_errorname", ""))
@@ -188,10 +192,10 @@ def store_error(
     """
     fault = fault or fault_of(error)
     root_cause = list(causes(error))[-1]
-    cause_words = " ".join(f"{type(root_cause).__name__}: {root_cause}".split())
+    words = " ".join(f"{type(root_cause).__name__}: {root_cause}".split())
     remedy = f"{fault.remedy}; {note}" if note else fault.remedy
-    cause_text = shown_value(masked_passwords(cause_words), _LONGEST_CAUSE)
-    return input_error(Where(place), fault.rule, remedy, cause_text)
+    text = shown_value(masked_passwords(words), _LONGEST_CAUSE)
+    return input_error(Where(place), fault.rule, remedy, text)
 
 
 @contextmanager
@@ -224,7 +228,8 @@ def check_server(uri: str) -> None:
     """
     import requests
 
-    time_limits, url = (CONNECT_S, ANSWER_S), f"{uri.rstrip('/')}/health"
+    time_limits = (CONNECT_S, ANSWER_S)
+    url = f"{uri.rstrip('/')}/health"
     try:
         with requests.get(url, timeout=time_limits, allow_redirects=False, stream=True) as response:
             status = response.status_code

@@ -243,7 +243,8 @@ def _measured_cases(
 
     With their groups where the decision is to have them.
     """
-    problem, trace = study_problem.problem, study_problem.held.trace
+    problem = study_problem.problem
+    trace = study_problem.held.trace
     arm, start_policy, seed = problem.settings["arm"], problem.start, int(problem.settings["seed"])
     if len(trace) < 2:
         msg = f"a study needs at least 2 cases to tune on, got {len(trace)}; label more."

@@ -12,12 +12,20 @@ import numpy as np
 
 from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
-from raglab.lab.arrays import CodeArray, FloatArray, IntArray
 from raglab.lab.goals import Goal
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import NO_LABEL, UNLABELLED, Status, check_labelled, label_codes
+from raglab.values import (
+    NO_LABEL,
+    UNLABELLED,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    Status,
+    check_labelled,
+    label_codes,
+)
 
 # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
 MAX_REFITTED_CASES = 20_000
@@ -56,7 +64,8 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
     split_counts = trace.counted()
     check_split_names(split_counts.keys() - {NO_LABEL})
     if {"tune", "report"} <= split_counts.keys():
-        tuned_on, judged_on = trace.split("tune"), trace.split("report")
+        tuned_on = trace.split("tune")
+        judged_on = trace.split("report")
     else:
         tuned_on = judged_on = _tuned_alone(trace, split_counts)
     counts_by_label(judged_on)
@@ -116,17 +125,15 @@ def counts_by_label(trace: TraceView) -> IntArray:
     Raises:
       ValueError: a case without a label.
     """
-    label_counts = trace.counted().values()
-    n_unlabelled = sum(labels.get(NO_LABEL, 0) for labels in label_counts)
+    counts = trace.counted().values()
+    n_unlabelled = sum(labels.get(NO_LABEL, 0) for labels in counts)
     check_labelled(
         np.repeat(
             np.array([UNLABELLED, Status.ok], dtype=np.int8),
             [n_unlabelled, len(trace) - n_unlabelled],
         )
     )
-    return np.array(
-        [sum(labels.get(status.name, 0) for labels in label_counts) for status in Status]
-    )
+    return np.array([sum(labels.get(status.name, 0) for labels in counts) for status in Status])
 
 
 def draw_cases(trace: StudyTrace, max_cases: int, seed: int) -> Trace:

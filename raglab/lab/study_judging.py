@@ -10,7 +10,6 @@ from math import nan
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING, Basis
@@ -28,7 +27,6 @@ from raglab.decision.trace_view import (
     held_trace,
     trace_parts,
 )
-from raglab.lab.arrays import AnyArray, CodeArray, FloatArray
 from raglab.lab.candidates import (
     ANSWER,
     COST_RECIPE,
@@ -56,7 +54,7 @@ from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.retrieval.corpus_language import foreign_questions
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import AnyArray, CodeArray, FloatArray, SlotArray, Status
 from raglab.words.text import is_foreign
 
 if TYPE_CHECKING:
@@ -101,9 +99,11 @@ def judged_result(
     study_problem: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search
 ) -> TuneResult:
     """The selected policy, made of all cases, on the cases nothing was made of or chosen on."""
-    problem, splits = study_problem.problem, study_problem.splits
+    problem = study_problem.problem
+    splits = study_problem.splits
     arm, trials, goal = problem.settings["arm"], int(problem.settings["trials"]), problem.goal
-    tuned_on, judged_on = splits.tuned_on, splits.judged_on
+    tuned_on = splits.tuned_on
+    judged_on = splits.judged_on
     is_unseen = judged_on is not tuned_on
     # The cases may be a sample: then trials, judged on all cases, are scored on the sample once
     # more to be compared.
@@ -358,7 +358,7 @@ class JudgedPolicies(NamedTuple):
     """
 
     policies: Mapping[str, Policy]
-    codes: NDArray[np.int16]
+    codes: SlotArray
     basis: Basis
     weight: FloatArray | None = None
 
@@ -375,7 +375,8 @@ def _judged_costs(
 
     Beside it the crossing of what is selected with the policies without tuning, and `mix_costs`.
     """
-    candidate_costs, policies = selection.costs.copy(), selection.policies
+    candidate_costs = selection.costs.copy()
+    policies = selection.policies
     losses, case_costs, case_labels = (
         selection.losses,
         selection.gains,
@@ -383,7 +384,8 @@ def _judged_costs(
     )
     report_costs = [np.nan] * len(policies)
     if unseen:
-        cell_prices, judged_cells = metrics.cell_costs(goal.matrix), judged_policies.cells
+        cell_prices = metrics.cell_costs(goal.matrix)
+        judged_cells = judged_policies.cells
         losses = case_costs = {name: cell_prices[judged_cells[name]] for name in policies}
         case_labels = metrics.LABEL_OF_CELL[judged_cells[TUNED]]
         case_weights = (
@@ -396,7 +398,8 @@ def _judged_costs(
             for loss in losses.values()
         ]
     candidate_costs.insert(3, "report", report_costs)
-    is_compared, selected = dict(candidate_costs.get("compared", {})), selection.selected
+    is_compared = dict(candidate_costs.get("compared", {}))
+    selected = selection.selected
     rival_names = [
         rival
         for rival in FIXED_POLICIES
@@ -419,10 +422,8 @@ def _judged_rates(
     judged_policies: JudgedPolicies, goal: Goal, selection: Selection, *, unseen: bool
 ) -> pd.DataFrame:
     """Rates of the named policies, a row each, their judging cases, and whether targets are met."""
-    policies, policy_tally = (
-        judged_policies.policies,
-        tally_codes(judged_policies.codes, judged_policies.basis),
-    )
+    policies = judged_policies.policies
+    policy_tally = tally_codes(judged_policies.codes, judged_policies.basis)
     weighed_counts = goal.weighings(policy_tally.cells)
     if judged_policies.weight is not None:
         weighed_counts = [
@@ -459,4 +460,5 @@ def _judged_rates(
 
 
 # trials that are scored on the cases once more, and those the line search starts from
-RESCORED, BEST = 100, 5
+RESCORED = 100
+BEST = 5

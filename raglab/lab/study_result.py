@@ -171,13 +171,9 @@ class TuneResult(Result):
         met by a policy that answers (rule S6.9).
         """
         rates = ("coverage", "over_ask_rate", "missed_ambiguity_rate")
-        target_names = [
-            target for target in self.goal.targets if target not in {*rates, "pass_rate"}
-        ]
-        met_columns = ["met"] if self.goal.targets else []
-        return self.judged[
-            ["policy", "judged_by", *_COST, *target_names, *rates, "pass_rate", *met_columns]
-        ]
+        names = [target for target in self.goal.targets if target not in {*rates, "pass_rate"}]
+        columns = ["met"] if self.goal.targets else []
+        return self.judged[["policy", "judged_by", *_COST, *names, *rates, "pass_rate", *columns]]
 
     def rates(self) -> pd.DataFrame:
         """Named policies on the judged cases: every rate, with `_k`, `_n`, `_low` and `_high`."""
@@ -295,11 +291,13 @@ class TuneResult(Result):
         """Named policies, the selected one with its certificate; the certification if it failed."""
         if certification is None:
             return self.policies, None
-        own, certified = self.policy.policy_id, certification.policy
+        own = self.policy.policy_id
+        certified = certification.policy
         if certified is None:
             # Of a sequence the table lists candidates after the first that fails too, which were
             # not tested.
-            table, without_look = certification.table, not certification.certificate.looks
+            table = certification.table
+            without_look = not certification.certificate.looks
             tested = [*table["policy_id"][table["tested"] | without_look]]
         else:
             tested = [certified.policy_id]

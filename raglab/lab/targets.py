@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK, cases_needed, certification_chance
@@ -16,7 +15,7 @@ from raglab.lab.answer_signals import (
     threshold_rates,
 )
 from raglab.metrics import RATE_TABLE
-from raglab.values import Status, refuse
+from raglab.values import BoolArray, FloatArray, IntArray, Status, refuse
 from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
@@ -153,7 +152,8 @@ def _signal_rates(signals: AnswerSignals, threshold_rates: ThresholdRates) -> pd
     import pandas as pd
 
     label_counts = np.bincount(signals.label, minlength=len(Status))
-    n_cases, no_questions = len(signals.label), np.zeros(len(threshold_rates.answered))
+    n_cases = len(signals.label)
+    no_questions = np.zeros(len(threshold_rates.answered))
     refusal_curve = metrics.risk_coverage(
         signals.label == Status.refuse, signals.score[threshold_rates.signal]
     )
@@ -189,12 +189,17 @@ def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> lis
         # a lower threshold answers more
         for rate_index in _keeping(_signal_rates(signals, signal_rates), targets)[-1:]:
             signal_rate = signal_rates.at(int(rate_index))
-            keeper_name = f"{signal} at or above {decimals(signal_rate.threshold)}"
-            keepers.append(Keeper(keeper_name, signal_rate.answered / len(signals.label), 0.0))
+            keepers.append(
+                Keeper(
+                    f"{signal} at or above {decimals(signal_rate.threshold)}",
+                    signal_rate.answered / len(signals.label),
+                    0.0,
+                )
+            )
     return keepers
 
 
-def _keeping(rate_table: pd.DataFrame, targets: Mapping[str, float]) -> NDArray[np.int64]:
+def _keeping(rate_table: pd.DataFrame, targets: Mapping[str, float]) -> IntArray:
     """Rows of a table that keep all targets; none where it lacks a target's rate."""
     keeps = np.full(len(rate_table), set(targets) <= set(rate_table.columns))
     for name, limit in targets.items() if keeps.any() else ():
@@ -253,10 +258,8 @@ def verdicts(
     least_covered = _least(
         min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), max_asked
     )
-    covers_enough, asks_little = (
-        row["coverage"] >= least_covered,
-        not row["over_ask_rate"] > max_asked,
-    )
+    covers_enough = row["coverage"] >= least_covered
+    asks_little = not row["over_ask_rate"] > max_asked
     missed_verdict = "not met" if can else UNREACHABLE
     further_limits = {"coverage": least_covered, "over_ask_rate": max_asked}
     further_met = {"coverage": bool(covers_enough), "over_ask_rate": bool(asks_little)}
@@ -280,7 +283,7 @@ def verdicts(
     return [verdict(name, limit) for name, limit in all_limits.items()]
 
 
-def certifiable(n: int, delta: float = DELTA) -> float:
+def certifiable(n: int) -> float:
     """Lowest of `USUAL_TARGETS` n answered cases certify with errors at half its rate, else NaN.
 
     Example:
@@ -288,7 +291,7 @@ def certifiable(n: int, delta: float = DELTA) -> float:
       (0.1, 0.01)
     """
     return next(
-        (t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t),
+        (t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, DELTA) <= t),
         float("nan"),
     )
 
@@ -306,12 +309,13 @@ DIAGNOSIS_COLUMNS = [
     "chance",
     "verdict",
 ]
-NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
+NO_SEPARATION = "does not separate"
+NOT_MEASURED = "not measured"
 
 
 def diagnosis(
-    right: NDArray[np.bool_],
-    scores: Mapping[str, NDArray[np.float64]],
+    right: BoolArray,
+    scores: Mapping[str, FloatArray],
     alpha: float,
     delta: float = 0.1,
     *,
@@ -336,7 +340,8 @@ def diagnosis(
     """
     import pandas as pd
 
-    n_needed, signal_rows = cases_needed(alpha, delta), []
+    n_needed = cases_needed(alpha, delta)
+    signal_rows = []
     # of a signal without any error
     best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)
     n_rarer, rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
@@ -386,8 +391,11 @@ def diagnosis(
         elif signal_row["lowest_risk"] > alpha:
             signal_row["verdict"] = "separates, but not down to the target"
         else:
-            unlikely_text = "reached here, but a certificate is unlikely"
-            signal_row["verdict"] = "within reach" if best_chance >= EVEN else unlikely_text
+            signal_row["verdict"] = (
+                "within reach"
+                if best_chance >= EVEN
+                else "reached here, but a certificate is unlikely"
+            )
     # Stated in full: where no signal answers enough, the table still has every column.
     diagnosis_table = pd.DataFrame(signal_rows, columns=DIAGNOSIS_COLUMNS)
     return diagnosis_table.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
@@ -65,7 +64,7 @@ from raglab.replay import cases_by_shard, decide_policies, each_shard
 from raglab.replaying.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.signals import SignalSet
 from raglab.store.policies import Policy
-from raglab.values import Case, Status, TraceData, label_codes
+from raglab.values import Case, CodeArray, FloatArray, Status, TraceData, label_codes
 from raglab.words.characters import plain_question
 from raglab.words.html_display import Cell
 from raglab.words.results import Result, Summary
@@ -73,7 +72,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 Method = Literal["quantile", "refit"]
 MIN_OK_QUESTIONS = 20  # questions labelled ok below which all questions are mapped on
 UNMEASURED, OUTSIDE, BOUNDED, REFITTED = "unmeasured", "outside", "bounded", "refitted"
@@ -117,7 +115,7 @@ class RescaledThresholds(Result):
 
     policy: Policy
     table: pd.DataFrame
-    labels: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    labels: CodeArray = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
     certification: Certification | None = None
     judged: Retest | None = None
     unmapped: Retest | None = None
@@ -147,22 +145,20 @@ class RescaledThresholds(Result):
 
     def _summary(self) -> Summary:
         n_moved = int((self.table["from"] != self.table["to"]).sum())
-        summary_facts: list[tuple[Cell | str, ...]] = [
+        facts: list[tuple[Cell | str, ...]] = [
             ("policy", self.policy.policy_id),
             ("moved", f"{n_moved} of {len(self.table)} thresholds"),
             ("certified", Cell("yes", mark="good") if self.certified else Cell("no", mark="bad")),
         ]
         if self.look:
-            summary_facts += [("look", f"{self.look}"), ("delta", f"{self.delta:.3g}")]
-            summary_facts.append(("hypotheses", f"{self.hypotheses:,}"))
+            facts += [("look", f"{self.look}"), ("delta", f"{self.delta:.3g}")]
+            facts.append(("hypotheses", f"{self.hypotheses:,}"))
         for fact_name, retest_result in (("on report", self.judged), ("unmapped", self.unmapped)):
-            summary_facts += (
-                [(fact_name, retest_result.verdict)] if retest_result is not None else []
-            )
+            facts += [(fact_name, retest_result.verdict)] if retest_result is not None else []
         for level in (Validity.uncertain, Validity.lost):
             n_cases = int((self.labels == level).sum())
-            summary_facts += [(f"labels {level.name}", f"{n_cases:,}")] if n_cases else []
-        return Summary(summary_facts, {"thresholds": self.table}, (*self.missing, *self.notes))
+            facts += [(f"labels {level.name}", f"{n_cases:,}")] if n_cases else []
+        return Summary(facts, {"thresholds": self.table}, (*self.missing, *self.notes))
 
 
 class Promised(NamedTuple):
@@ -405,7 +401,7 @@ class Scores(NamedTuple):
     Known: the signals.
     """
 
-    by_path: dict[str, Array]
+    by_path: dict[str, FloatArray]
     known: SignalSet
 
 
@@ -414,10 +410,12 @@ def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
 
     Pure, so that any worker may measure a shard.
     """
-    acting_names, decides_by_cost = acting_gates(policy), policy.decision.rule == EXPECTED_COST
+    acting_names = acting_gates(policy)
+    decides_by_cost = policy.decision.rule == EXPECTED_COST
     # A decision model does not act on thresholds, and would be refused on hits of another arm.
     policy = policy.replace("decision.rule", "chain") if decides_by_cost else policy
-    thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
+    thresholds = policy_thresholds([policy])
+    evidence = measured_tables(trace, policy, arm).evidence
     # fitted, or of the answers: no embedder's scale
     fixed_sections = {gate.name for gate in GATES if not gate.moved} | {"decision"}
     scores_by_path = {}
@@ -470,7 +468,8 @@ def _mapped_thresholds(
     thresholds = swept_paths(old_scores.known)
     _check_declared(old_scores, new_scores)
     for path, old_values in old_scores.by_path.items():
-        swept_threshold, threshold_value = thresholds[path], float(policy.value(path))
+        swept_threshold = thresholds[path]
+        threshold_value = float(policy.value(path))
         score_pair = (old_values, new_scores.by_path[path])
         old_ok, new_ok = (
             side_scores[ok_mask] for side_scores, ok_mask in zip(score_pair, ok_masks, strict=True)
@@ -508,7 +507,8 @@ def _mapped_thresholds(
         lower_bound = moved_values.get(f"{swept_threshold.section}.min", -np.inf)
         # The upper bound of a signal must not fall below its lower one, or nothing could pass.
         if swept_threshold.signal and swept_threshold.key == "max" and lower_bound > moved_value:
-            moved_value, note = lower_bound, BOUNDED
+            moved_value = lower_bound
+            note = BOUNDED
         moved_values[path] = moved_value
         sign = _passes_above(swept_threshold)
         pass_shares = [
@@ -536,7 +536,7 @@ def _mapped_thresholds(
 
 
 def _warn_of_turn(
-    path: str, score_pair: tuple[Array, Array], label_pair: list[NDArray[np.int8]]
+    path: str, score_pair: tuple[FloatArray, FloatArray], label_pair: list[CodeArray]
 ) -> None:
     """Warn of a new score that ranks the wrong way round where the old one does not."""
     old_cases, new_cases = (
@@ -558,7 +558,7 @@ def _scores(view: TraceView, policy: Policy, arm: str) -> Scores:
     return Scores(joined_scores, parts[0].known)
 
 
-def _is_same(old_scores: Array, new_scores: Array) -> bool:
+def _is_same(old_scores: FloatArray, new_scores: FloatArray) -> bool:
     """Whether the scores are the same, in any order."""
     return np.array_equal(np.sort(old_scores), np.sort(new_scores), equal_nan=True)
 
@@ -586,9 +586,9 @@ def _check_declared(old_scores: Scores, new_scores: Scores) -> None:
 def _moved_value(
     swept_threshold: Threshold,
     old_value: float,
-    score_pair: tuple[Array, Array],
-    old_ok: Array,
-    new_ok: Array,
+    score_pair: tuple[FloatArray, FloatArray],
+    old_ok: FloatArray,
+    new_ok: FloatArray,
 ) -> tuple[float, str]:
     """Threshold on the new scores within its range, and a note.
 
@@ -618,7 +618,7 @@ def _moved_value(
     ), ""
 
 
-def quantile_map(threshold: float, source: Array, target: Array) -> float:
+def quantile_map(threshold: float, source: FloatArray, target: FloatArray) -> float:
     """Threshold on another embedder's score that answers the same share of the same queries.
 
     It needs no labels.
@@ -661,7 +661,8 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
     import pandas as pd
 
     # Models learned the old scores: they are fitted again before thresholds are chosen.
-    start_policy, notes = mapping.policy, list(mapping.notes)
+    start_policy = mapping.policy
+    notes = list(mapping.notes)
     if start_policy.decision.rule == EXPECTED_COST and start_policy.decision.model is not None:
         decision_model = start_policy.decision.model
         group_attribute = None if decision_model.groups is None else decision_model.groups.attribute
@@ -687,7 +688,8 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
             mix=promise_terms.mix,
         )
         policy_counts = pilot_counts(pilot_view, grid_policies, settings)
-    p, mean_costs = policy_counts.losses.p(settings.alphas).max(axis=1), policy_counts.losses.cost
+    p = policy_counts.losses.p(settings.alphas).max(axis=1)
+    mean_costs = policy_counts.losses.cost
     is_passing = p <= promise_terms.delta
     # of those that pass the cheapest, else the one nearest to passing
     chosen_index = int(
@@ -711,7 +713,8 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
         *(path for path, swept_threshold in SWEPT.items() if not swept_threshold.signal),
     )
     for path in dict.fromkeys(learned_paths):
-        start_value, chosen_value = start_policy.value(path), chosen_policy.value(path)
+        start_value = start_policy.value(path)
+        chosen_value = chosen_policy.value(path)
         if path not in table_paths and chosen_value != start_value:
             old_cell = np.nan if start_value is None else float(start_value)
             table_rows.append(
@@ -726,7 +729,7 @@ def _tested(
     old_policy: Policy,
     policy: Policy,
     promise_terms: Promised,
-    validity: NDArray[np.int8],
+    validity: CodeArray,
     arm: str,
     looks_file: str | Path | None,
 ) -> tuple[Certification | None, tuple[str, ...]]:
@@ -735,7 +738,8 @@ def _tested(
     A further look where these cases were certified on before.
     """
     certify_view: Any = new_trace
-    queries_by_split, certificate = trace_queries(new_trace), promise_terms.stated
+    queries_by_split = trace_queries(new_trace)
+    certificate = promise_terms.stated
     missing_reason = (
         _relabelled(new_trace, policy, validity, arm)
         or (
@@ -749,13 +753,15 @@ def _tested(
     if missing_reason:
         return None, (missing_reason,)
     looks_path = None if looks_file is None else Path(looks_file)
-    queries, certify_basis = queries_by_split["certify"], trace_basis(certify_view.split("certify"))
+    queries = queries_by_split["certify"]
+    certify_basis = trace_basis(certify_view.split("certify"))
     if certificate is not None and basis_conflict(certificate["basis"], certify_basis):
-        reason = (
-            f"The new certify cases are judged by {certify_basis}, the old by "
-            f"{certificate['basis']}."
+        return None, (
+            (
+                f"The new certify cases are judged by {certify_basis}, the old by "
+                f"{certificate['basis']}."
+            ),
         )
-        return None, (reason,)
     earlier_looks = (
         {} if looks_path is None else recorded_looks(looks_path, hash_queries(queries), queries)
     )
@@ -856,10 +862,8 @@ def _judged(
     retests: dict[str, Retest | None] = {"mapped": None, "old": None}
     judging_notes = list[str]()
     if promise_terms.targets and "report" in trace_queries(new_trace):
-        report_cases, mix_corners = (
-            report_trace.split("report"),
-            stated_corners(promise_terms.stated or {}),
-        )
+        report_cases = report_trace.split("report")
+        mix_corners = stated_corners(promise_terms.stated or {})
         retest_settings: Any = {
             "delta": promise_terms.delta,
             "arm": arm,
@@ -881,7 +885,7 @@ def _judged(
     return retests["mapped"], retests["old"], judging_notes
 
 
-def _relabelled(new_trace: TraceView, policy: Policy, validity: NDArray[np.int8], arm: str) -> str:
+def _relabelled(new_trace: TraceView, policy: Policy, validity: CodeArray, arm: str) -> str:
     """How many certify cases must be labelled again before anything is promised of them.
 
     A name that now means another text would count as correct. Empty where none must.

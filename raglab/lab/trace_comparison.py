@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision import chain
@@ -39,7 +38,7 @@ from raglab.replay import decide_policies
 from raglab.replaying.breakpoints import acting_paths, swept_paths, threshold_values
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import UNLABELLED, Case, Status, label_codes
+from raglab.values import UNLABELLED, BoolArray, Case, FloatArray, Status, label_codes
 from raglab.words.characters import plain_question
 from raglab.words.html_display import Cell
 from raglab.words.results import Result, Summary
@@ -47,7 +46,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 TRACE_SIDES = ("old", "new")
 HIT_CELL, MISS_CELL = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
 QUANTILE_PERCENTS = (10, 50, 90)  # percent of the questions, of quantiles
@@ -127,7 +125,7 @@ class CasePairs(NamedTuple):
 
     old: list[int]
     new: list[int]
-    same_label: NDArray[np.bool_]
+    same_label: BoolArray
 
 
 def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
@@ -225,7 +223,8 @@ def compare_traces(
         f"Decided by always-answer ({deciding_policy.policy_id}): what retrieval alone changes."
     ]
     if policy is not None:
-        notes, deciding_policy = [], policy
+        notes = []
+        deciding_policy = policy
     sides = [
         Side(side_trace.loaded().subset(rows), side_policy, side_arm)
         for side_trace, rows, side_policy, side_arm in zip(
@@ -367,19 +366,18 @@ def _rates(
 
 
 def _turns(
-    old_decisions: Decisions, new_decisions: Decisions, is_judged: NDArray[np.bool_]
-) -> dict[str, NDArray[np.bool_]]:
+    old_decisions: Decisions, new_decisions: Decisions, is_judged: BoolArray
+) -> dict[str, BoolArray]:
     """Which judged cases become correct and incorrect, [Q] each."""
-    was_correct, is_correct = old_decisions.passes, new_decisions.passes
+    was_correct = old_decisions.passes
+    is_correct = new_decisions.passes
     return {
         "becomes_correct": is_judged & ~was_correct & is_correct,
         "becomes_incorrect": is_judged & was_correct & ~is_correct,
     }
 
 
-def _flow(
-    old_decisions: Decisions, new_decisions: Decisions, is_judged: NDArray[np.bool_]
-) -> pd.DataFrame:
+def _flow(old_decisions: Decisions, new_decisions: Decisions, is_judged: BoolArray) -> pd.DataFrame:
     import pandas as pd
 
     case_columns = {"n": np.ones(len(is_judged), dtype=bool), "judged": is_judged}
@@ -398,7 +396,7 @@ def _flow(
 def _changed(
     old_decisions: Decisions,
     new_decisions: Decisions,
-    is_judged: NDArray[np.bool_],
+    is_judged: BoolArray,
     arm_pair: tuple[str, str],
 ) -> pd.DataFrame:
     import pandas as pd
@@ -435,7 +433,7 @@ def _changed(
     )
 
 
-def _where(values: Sequence[Any], is_shown: NDArray[np.bool_]) -> list[Any]:
+def _where(values: Sequence[Any], is_shown: BoolArray) -> list[Any]:
     """Values where they are shown, else None."""
     value_pairs = zip(values, is_shown.tolist(), strict=True)
     return [cell_value if is_visible else None for cell_value, is_visible in value_pairs]
@@ -494,7 +492,8 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
         else np.zeros(0)
         for trace, _, arm in judged_sides
     ]
-    rate_index, n_ranked = metrics.RATES.index("pass_rate"), len(source_places[0])
+    rate_index = metrics.RATES.index("pass_rate")
+    n_ranked = len(source_places[0])
     for depth in (1, OVERLAP_DEPTH):
         old_cells, new_cells = (
             np.where(places < depth, HIT_CELL, MISS_CELL) for places in source_places
@@ -516,14 +515,18 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
     return pd.DataFrame(hit_rows, columns=["measure", *TRACE_SIDES, "value", "low", "high", "n"])
 
 
-def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Threshold], set[str]]:
+def _threshold_scores(
+    side: Side,
+) -> tuple[dict[str, FloatArray], Mapping[str, Threshold], set[str]]:
     """What each acting threshold of a policy is compared with, [Q]; all thresholds.
 
     Paths without such a number.
     """
     evidence = measured_tables(side.trace, side.policy, side.arm).evidence
-    thresholds_by_path, paths = swept_paths(evidence.known), acting_paths(evidence, side.policy)
-    thresholds, path_scores = policy_thresholds([side.policy]), {}
+    thresholds_by_path = swept_paths(evidence.known)
+    paths = acting_paths(evidence, side.policy)
+    thresholds = policy_thresholds([side.policy])
+    path_scores = {}
     for path in paths:
         if (
             path not in thresholds_by_path
@@ -542,7 +545,7 @@ def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Thresh
 
 
 def _signals(
-    sides: Sequence[Side], is_judged: NDArray[np.bool_]
+    sides: Sequence[Side], is_judged: BoolArray
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Tables `signals` and `scores`, and the acting thresholds that have no row there."""
     import pandas as pd
@@ -551,23 +554,20 @@ def _signals(
     (old_scores, thresholds_by_path, old_unread), (new_scores, _, new_unread) = map(
         _threshold_scores, sides
     )
-    cases, signal_rows = sides[0].trace.cases, []
+    cases = sides[0].trace.cases
+    signal_rows = []
     case_labels = _where([case.expect_status for case in cases], is_judged)
     case_ids = [case.id for case in cases]
     score_frames = [pd.DataFrame(columns=["path", "case_id", "label", *TRACE_SIDES])]
     for path in (path for path in old_scores if path in new_scores):
-        threshold, score_pair = (
-            thresholds_by_path[path],
-            np.stack([old_scores[path], new_scores[path]]),
-        )
+        threshold = thresholds_by_path[path]
+        score_pair = np.stack([old_scores[path], new_scores[path]])
         # An infinite score stands for none: it would spoil every quantile.
         score_pair = np.where(np.isfinite(score_pair), score_pair, np.nan)
         signal_row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
         for side_name, side_scores, side in zip(TRACE_SIDES, score_pair, sides, strict=True):
-            measured_scores, threshold_value = (
-                side_scores[~np.isnan(side_scores)],
-                float(side.policy.value(path)),
-            )
+            measured_scores = side_scores[~np.isnan(side_scores)]
+            threshold_value = float(side.policy.value(path))
             passes = (
                 measured_scores >= threshold_value
                 if threshold.side == "floor"
@@ -611,11 +611,7 @@ def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFra
     """Settings that differ, a row each; None where a trace states none."""
     side_facts = []
     for trace, side in zip(traces, sides, strict=True):
-        trace_facts = {
-            fact_name: fact_value
-            for fact_name, fact_value in trace.meta.items()
-            if fact_name not in NO_SETTING
-        }
+        trace_facts = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
         side_settings = {"arm": side.arm, "policy": side.policy.policy_id}
         side_facts.append(
             side_settings
@@ -627,8 +623,8 @@ def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFra
 
 def _flat(nested_facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Facts by their dotted names."""
-    for fact_name, fact_value in nested_facts.items():
-        if isinstance(fact_value, Mapping):
-            yield from _flat(fact_value, f"{prefix}{fact_name}.")
+    for name, value in nested_facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{fact_name}", fact_value if fact_value is None else str(fact_value)
+            yield f"{prefix}{name}", value if value is None else str(value)

@@ -20,7 +20,8 @@ from raglab.values import TAG_KEYS
 if TYPE_CHECKING:
     import pandas as pd
 
-POLICY, SETTINGS = "policy.yaml", "settings.json"
+POLICY = "policy.yaml"
+SETTINGS = "settings.json"
 _MOST = 2**20  # bytes of the settings
 _TEXTS = ("case_id", "text", "source", "page_label", *TAG_KEYS)
 _NUMBERS = (

@@ -142,7 +142,8 @@ def track(
       UserWarning: no model is logged, since the policy reads signals of the user or no column
         `score`.
     """
-    corpus_name, trace_id = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
+    corpus_name = str(result.tuned_on.meta.get("corpus"))
+    trace_id = str(result.settings["trace"])
     # A run is found by its tags; its parameters say how to make it again.
     tags = {
         "policy_id": result.policy.policy_id,
@@ -172,7 +173,8 @@ def track(
     if result.judged_on is not result.tuned_on:
         split_sizes = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
     # The id first: MLflow cuts names in its list of runs, and studies often select the same rule.
-    policy_name, today = f"{result.policy.policy_id} {result.selected}", datetime.now(UTC).date()
+    policy_name = f"{result.policy.policy_id} {result.selected}"
+    today = datetime.now(UTC).date()
     run_name = f"{corpus_name[:_CORPUS_NAME_LENGTH]} · {policy_name} · {today.isoformat()}"
     with _open_run(
         run_name, "tune", folder, tags, TrackedData(corpus_name, trace_id, split_sizes)
@@ -295,11 +297,8 @@ class _OpenRun(NamedTuple):
         """Log parameters as text and metrics with their steps."""
         from mlflow.entities import Metric, Param
 
-        parameters = [
-            Param(metric_name, str(value)[:_PARAMETER_LENGTH])
-            for metric_name, value in params.items()
-        ]
-        metrics = [Metric(metric_name, value, 0, step) for metric_name, value, step in series]
+        parameters = [Param(name, str(value)[:_PARAMETER_LENGTH]) for name, value in params.items()]
+        metrics = [Metric(name, value, 0, step) for name, value, step in series]
         self.client.log_batch(self.id, params=parameters)
         for batch_start in range(0, len(metrics), 1000):
             self.client.log_batch(self.id, metrics=metrics[batch_start : batch_start + 1000])
@@ -388,8 +387,11 @@ def _opening(folder: str | Path | None) -> Iterator[_Store]:
     with opening_lock(database):
         if database.exists():
             if not (database.is_file() and _begins(database) == _SQLITE_HEADER):
-                rule = "the tracking database must be one of SQLite's"
-                raise input_error(Where(str(database)), rule, "name another folder")
+                raise input_error(
+                    Where(str(database)),
+                    "the tracking database must be one of SQLite's",
+                    "name another folder",
+                )
             check_database(f"sqlite:///{database.as_posix()}")
             _take_artifacts_home(database)
         yield _Store(f"sqlite:///{database.as_posix()}", root)
@@ -516,8 +518,7 @@ def show_page() -> int:
 
 def _served(uri: str, port: int) -> list[str]:
     """Arguments of `mlflow` that serve a store on this machine only."""
-    arguments = f"ui --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri"
-    return [*arguments.split(), uri]
+    return [*f"ui --host 127.0.0.1 --port {port} --workers 1 --backend-store-uri".split(), uri]
 
 
 def _is_server(uri: str) -> bool:
@@ -600,7 +601,8 @@ def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     best_trials = list(
         accumulate(zip(missed_targets, result.trials[COST_COLUMN], strict=True), min)
     )
-    last_trial, step = len(best_trials) - 1, max(1, len(best_trials) // _CURVE_STEPS)
+    last_trial = len(best_trials) - 1
+    step = max(1, len(best_trials) // _CURVE_STEPS)
     trial_numbers = sorted({*range(0, len(best_trials), step), last_trial})
     figure_metrics = [(figure_name, figure, 0) for figure_name, figure in study_figures.items()]
     return _finite(

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arguments.plain_arrays import read_only
@@ -40,14 +39,15 @@ from raglab.replaying.breakpoints import (
     threshold_values,
 )
 from raglab.replaying.step_functions import cell_moves, piece_status
-from raglab.values import Case, Status, TraceData
+from raglab.values import Case, FloatArray, IntArray, Status, TextArray, TraceData
 from raglab.words.html_display import Cell, Fold
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_DAY, NO_STRATUM = "", ""
+NO_DAY = ""
+NO_STRATUM = ""
 STATUSES = [status.name for status in Status]
 
 
@@ -76,8 +76,10 @@ def shard_review(
 ) -> ShardReview:
     """Review of one trace in memory; pure, so that any worker may make it."""
     decisions, decisions_after = decide_policies(Measured.of(trace), [policy, after], arm)
-    evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
-    cases, current_status = decisions.trace.cases, decisions.status
+    evidence = decisions.tables.evidence
+    thresholds = policy_thresholds([policy])
+    cases = decisions.trace.cases
+    current_status = decisions.status
     moves = {}
     for path, (points, piece_statuses) in piece_status(
         evidence, policy, acting_paths(evidence, policy)
@@ -134,11 +136,9 @@ def request_day(case: Case) -> str:
       >>> request_day(Case("1", "who?", extra={"at": "2026-03-02T23:30:00-02:00"}))
       '2026-03-03'
     """
-    time_text = case.extra.get("at")
+    text = case.extra.get("at")
     try:
-        request_time = (
-            time_text if isinstance(time_text, datetime) else datetime.fromisoformat(str(time_text))
-        )
+        request_time = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
     except ValueError:
         return NO_DAY
     return (
@@ -157,19 +157,19 @@ class TrafficCurve(NamedTuple):
     """
 
     threshold: Threshold
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    pairs: NDArray[np.int64]
+    low: FloatArray
+    high: FloatArray
+    pairs: IntArray
     current: int
     missing: float
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Requests by decision on each step, [N, 3]."""
         return np.asarray(self.pairs.sum(axis=1))
 
     @property
-    def changed(self) -> NDArray[np.int64]:
+    def changed(self) -> IntArray:
         """Requests that each step decides otherwise than the policy, [N]."""
         return np.asarray((self.pairs * (1 - np.eye(N, dtype=np.int64))).sum(axis=(1, 2)))
 
@@ -253,7 +253,7 @@ class Review(Result):
         """
         import pandas as pd
 
-        column_names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
+        names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
         step_rows = [
             step_row
             for path, curve in self.curves.items()
@@ -267,7 +267,7 @@ class Review(Result):
                 strict=True,
             )
         ]
-        return pd.DataFrame(step_rows, columns=column_names)
+        return pd.DataFrame(step_rows, columns=names)
 
     @property
     def thresholds(self) -> pd.DataFrame:
@@ -281,16 +281,12 @@ class Review(Result):
         """
         import pandas as pd
 
-        threshold_rows = []
+        rows = []
         for path, curve in self.curves.items():
-            leading_cells = (path, float(self.policy.value(path)), curve.missing, len(curve.low))
-            threshold_rows.append((*leading_cells, *curve.nearest(-1), *curve.nearest(1)))
-        side_columns = [
-            f"{side}{suffix}" for side in ("lower", "higher") for suffix in ("", "_changed")
-        ]
-        return pd.DataFrame(
-            threshold_rows, columns=["path", "current", "missing", "steps", *side_columns]
-        )
+            cells = (path, float(self.policy.value(path)), curve.missing, len(curve.low))
+            rows.append((*cells, *curve.nearest(-1), *curve.nearest(1)))
+        columns = [f"{side}{suffix}" for side in ("lower", "higher") for suffix in ("", "_changed")]
+        return pd.DataFrame(rows, columns=["path", "current", "missing", "steps", *columns])
 
     def _summary(self) -> Summary:
         decided_rates = self.rates.head(N)[["rate", "k", "estimate"]].itertuples(index=False)
@@ -302,9 +298,16 @@ class Review(Result):
             ),
             *((name, f"{n_requests:,}") for name, n_requests in self.counts.items() if n_requests),
         ]
-        for sampled_rate in self.rates[self.rates["basis"] == "sample"].head(1).itertuples():
-            interval = f"[{sampled_rate.low:.1%}, {sampled_rate.high:.1%}]"
-            facts.append((str(sampled_rate.rate), Cell(f"{sampled_rate.estimate:.1%}", interval)))
+        facts += [
+            (
+                str(sampled_rate.rate),
+                Cell(
+                    f"{sampled_rate.estimate:.1%}",
+                    f"[{sampled_rate.low:.1%}, {sampled_rate.high:.1%}]",
+                ),
+            )
+            for sampled_rate in self.rates[self.rates["basis"] == "sample"].head(1).itertuples()
+        ]
         tables = {
             "rates": self.rates[self.rates["n"] > 0],
             "next change of each threshold": self.thresholds,
@@ -364,10 +367,8 @@ def review(
     curves = {}
     for path in dict.fromkeys(path for part in parts for path in part.moves):
         path_moves = [part.moves[path] for part in parts if path in part.moves]
-        part_moves, n_missing = (
-            [path_move.moves for path_move in path_moves],
-            sum(path_move.missing for path_move in path_moves),
-        )
+        part_moves = [path_move.moves for path_move in path_moves]
+        n_missing = sum(path_move.missing for path_move in path_moves)
         policy_value = float(policy.value(path))
         curves[path] = threshold_curve(path_moves[0].threshold, part_moves, policy_value, n_missing)
     has_after = after is not None
@@ -387,7 +388,8 @@ def review(
         {"before": np.repeat(STATUSES, N), "after": STATUSES * N, "n": pair_counts}
     )
     rate_rows = [*traffic_rates(review_columns), *label_rates(review_columns, level)]
-    acting_names, unmeasured_gates = acting_gates(policy), parts[0].off
+    acting_names = acting_gates(policy)
+    unmeasured_gates = parts[0].off
     # A gate that is off by the policy and one without measurements need different remedies.
     switchable_gates = [gate.name for gate in gates.GATES if gate.switch and gate.decides]
     idle_gates = {name: "policy" for name in switchable_gates if name not in acting_names}
@@ -410,7 +412,7 @@ def review(
 
 def request_counts(
     review_columns: ReviewColumns,
-    attribute_values: NDArray[np.object_],
+    attribute_values: TextArray,
     name: str,
     *,
     has_after: bool,

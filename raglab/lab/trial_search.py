@@ -16,7 +16,6 @@ from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
-from raglab.lab.arrays import AnyArray, FloatArray
 from raglab.lab.goals import Goal, front
 from raglab.lab.search_space import SearchRange, set_values
 from raglab.lab.store_errors import (
@@ -35,7 +34,7 @@ from raglab.progress import progress
 from raglab.replay import tally, trace_codes
 from raglab.store.files import InputError, Where, input_error, make_folder
 from raglab.store.policies import Policy
-from raglab.values import refuse
+from raglab.values import AnyArray, FloatArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -202,12 +201,11 @@ def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
     Raises:
       ValueError: one of them is below 1, or an unknown sampler.
     """
-    n_trials, batch_size = int(settings["trials"]), int(settings["batch_size"])
-    sampler_name = settings["sampler"]
-    if sampler_name not in SAMPLERS:
-        refuse(
-            f"sampler must be one of {', '.join(SAMPLERS)}", f"{sampler_name!r}", "correct the name"
-        )
+    n_trials = int(settings["trials"])
+    batch_size = int(settings["batch_size"])
+    name = settings["sampler"]
+    if name not in SAMPLERS:
+        refuse(f"sampler must be one of {', '.join(SAMPLERS)}", f"{name!r}", "correct the name")
     if n_trials < 1 or batch_size < 1:
         msg = f"trials and batch_size must be at least 1, got {n_trials} and {batch_size}."
         raise ValueError(msg)
@@ -218,7 +216,8 @@ def judge_trials(
     problem: Problem, candidate_values: Sequence[Mapping[str, Any]]
 ) -> list[JudgedTrial]:
     """What trials of some values come to, by replay."""
-    goal, arm = problem.goal, problem.settings["arm"]
+    goal = problem.goal
+    arm = problem.settings["arm"]
     policies = [set_values(problem.start, trial_values) for trial_values in candidate_values]
     # All policies share one pass over the trace, which is what a batch is for.
     trial_tally = tally(problem.trace, policies, arm)
@@ -227,16 +226,16 @@ def judge_trials(
     if problem.weight is not None:
         outcome_codes = trace_codes(problem.trace, policies, arm)
         cell_counts = metrics.weighed_cases(CELL_OF_CODE[outcome_codes], problem.weight).weights
-    excess, constraints = goal.excess(cell_counts), goal.constraints
+    excess = goal.excess(cell_counts)
+    constraints = goal.constraints
     if (
         trial_tally.basis.text
     ):  # one that lacks too many recorded answers is not compared (rule S6.3)
         missing_share = trial_tally.missing[:, :1] / np.maximum(trial_tally.missing[:, 1:], 1)
-        excess, constraints = (
-            np.hstack([excess, missing_share - MAX_MISSING]),
-            (*constraints, MISSING_ANSWERS),
-        )
-    traffic_cells, mean_costs = goal.in_traffic(cell_counts), goal.cost(cell_counts)
+        excess = np.hstack([excess, missing_share - MAX_MISSING])
+        constraints = (*constraints, MISSING_ANSWERS)
+    traffic_cells = goal.in_traffic(cell_counts)
+    mean_costs = goal.cost(cell_counts)
     trial_rates = metrics.rates(
         metrics.rate_counts(traffic_cells), metrics.label_counts(traffic_cells)
     )
@@ -304,10 +303,8 @@ def open_study(storage: str | Path, study_name: str, settings: Mapping[str, Any]
         try:
             optuna_storage: Any = _journal(lock_files[0]) if is_folder else _database(storage_text)
             study = _new_study(optuna_storage, study_name)
-            stored_texts, search_texts = (
-                study.user_attrs.get(SEARCH_ATTRIBUTE),
-                settings_texts(settings),
-            )
+            stored_texts = study.user_attrs.get(SEARCH_ATTRIBUTE)
+            search_texts = settings_texts(settings)
         except InputError:
             raise
         except Exception as error:  # each database has errors of its own
@@ -328,10 +325,8 @@ def open_study(storage: str | Path, study_name: str, settings: Mapping[str, Any]
                 for setting, setting_text in search_texts.items()
                 if stored_settings.get(setting) != setting_text
             ]
-            rule, differing_text = (
-                f"study {study_name!r} must be of this search",
-                f"other {', '.join(differing)}",
-            )
+            rule = f"study {study_name!r} must be of this search"
+            differing_text = f"other {', '.join(differing)}"
             raise input_error(
                 Where(storage_text), rule, "choose another study_name, or none", differing_text
             )
@@ -375,8 +370,8 @@ def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
     All settings but the number of trials, long ones by their digest.
     """
     setting_texts = {
-        setting: canonical_json(setting_value, default=float)
-        for setting, setting_value in settings.items()
+        setting: canonical_json(value, default=float)
+        for setting, value in settings.items()
         if setting != "trials"
     }
     return {
@@ -523,7 +518,8 @@ def pareto_front(trials: pd.DataFrame) -> pd.DataFrame:
 
 def _distributions(space: Mapping[str, SearchRange]) -> Space:
     """The space as Optuna has it."""
-    optuna_kinds, distributions = optuna.distributions, Space()
+    optuna_kinds = optuna.distributions
+    distributions = Space()
     for path, search_range in space.items():
         if search_range.is_switch:
             distributions[path] = optuna_kinds.CategoricalDistribution([False, True])
@@ -547,7 +543,8 @@ def _batch_sampler(
       parents: of the batch before.
     """
     settings = problem.settings
-    sampler_name, batch_size = str(settings["sampler"]), int(settings["batch_size"])
+    sampler_name = str(settings["sampler"])
+    batch_size = int(settings["batch_size"])
     batch_seed = int(
         np.random.SeedSequence([int(settings["seed"]), batch_start]).generate_state(1)[0]
     )

@@ -16,14 +16,13 @@ from raglab.decision.trace_view import (
     check_in_memory,
     plain_trace,
 )
-from raglab.lab.arrays import FloatArray
 from raglab.metrics import TARGETS
 from raglab.replay import each_shard, tally
 from raglab.replaying.breakpoints import SWEPT
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.hit_tables import UNSTATED
 from raglab.store.policies import Policy
-from raglab.values import TraceData
+from raglab.values import FloatArray, TraceData
 
 
 def limit_depth(policy: Policy, trace: TraceView) -> Policy:
@@ -101,10 +100,11 @@ def starting_note(policy: Policy) -> str:
             else "The scale of the scores is not stated"
         )
         return f"{reason}: every case is answered but for a gate on {gated_signals}."
-    confidence_off = (
-        "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
+    return (
+        ""
+        if policy.confidence.enabled
+        else "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
     )
-    return "" if policy.confidence.enabled else confidence_off
 
 
 def first_values(trace: TraceData, name: str, arm: str | None) -> FloatArray:
@@ -142,8 +142,8 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
     """
     changes: list[Any] = []
     for path, swept_threshold in SWEPT.items():
-        policy_value = policy.value(path)
-        if policy_value is None or swept_threshold.step is None:
+        value = policy.value(path)
+        if value is None or swept_threshold.step is None:
             continue
         loosening_step = (
             swept_threshold.step if swept_threshold.side == "ceiling" else -swept_threshold.step
@@ -152,7 +152,7 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
             path,
             float(
                 np.clip(
-                    round(policy_value + direction * loosening_step, 10),
+                    round(value + direction * loosening_step, 10),
                     max(swept_threshold.low, 0.0),
                     swept_threshold.high,
                 )
@@ -179,7 +179,8 @@ def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = N
     Source: rules S6.2, S6.4.
     """
     check_in_memory(plain_trace(trace), "manual_loop")
-    measured_trace, policy_path = Measured.of(trace), [policy]
+    measured_trace = Measured.of(trace)
+    policy_path = [policy]
     for _ in range(MANUAL_STEPS):
         trial_tally = tally(measured_trace, [policy_path[-1]], arm, engine="numpy")
         policy_rates = dict(

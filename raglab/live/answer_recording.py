@@ -393,7 +393,8 @@ class _Run:
 
         Generator and scorer, question, passages in their order, and what is sent.
         """
-        question, chunks = self.trace.cases[hit_set[0]].query, self._passages(hit_set[1])
+        question = self.trace.cases[hit_set[0]].query
+        chunks = self._passages(hit_set[1])
         passages = [[chunk.source, chunk.page_shown, chunk.full_text] for chunk in chunks]
         messages: list[dict[str, str]] = []
         if self.sent is not None and chunks:
@@ -547,12 +548,14 @@ def _missing_warning(
         if keeps_cut_off and CUT_OFF in cases_of_kind
         else ""
     )
-    warning_text = (
-        f"{len(missing_answers)} of {n_sets} answers are missing: {', '.join(kind_texts)}; "
-        f"{first_text} "
-        f"The next run on the returned trace asks for them again{cut_off_text}."
+    return MissingAnswersWarning(
+        (
+            f"{len(missing_answers)} of {n_sets} answers are missing: {', '.join(kind_texts)}; "
+            f"{first_text} "
+            f"The next run on the returned trace asks for them again{cut_off_text}."
+        ),
+        missing_answers,
     )
-    return MissingAnswersWarning(warning_text, missing_answers)
 
 
 def _structure_sets(trace: values.TraceData, policy: PolicyData, arm_name: str) -> list[AnswerKey]:
@@ -563,7 +566,8 @@ def _structure_sets(trace: values.TraceData, policy: PolicyData, arm_name: str) 
     # No signal decides which sets exist, and one of the answer is only measured once there are
     # answers.
     chosen_hits = measured_tables(trace, policy.replace("signals", {}), arm_name).chosen
-    arm_index, hit_places = trace.arm(arm_name), chosen_hits.places
+    arm_index = trace.arm(arm_name)
+    hit_places = chosen_hits.places
     n_cases = len(trace)
     is_answered = np.ones(hit_places.shape[:2], dtype=bool)
     for slot, options in zip(
@@ -590,7 +594,8 @@ def _policy_sets(trace: values.TraceData, policy: PolicyData, arm_name: str) -> 
         *(STAGE[stage_name] for stage_name in ANSWER_STAGES),
     ]
     case_indices = np.flatnonzero(np.isin(decisions.outcome.stage, answering_stages)).tolist()
-    arm_index, depth = trace.arm(arm_name), decisions.outcome.depth
+    arm_index = trace.arm(arm_name)
+    depth = decisions.outcome.depth
     return [
         AnswerKey(
             case_index, arm_index, int(depth[case_index]), decisions.chunks_of_decision(case_index)

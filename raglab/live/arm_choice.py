@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.bandit.environments import Table
@@ -41,7 +40,7 @@ from raglab.reward import (
     score_margin,
 )
 from raglab.store.database import UnwritableLogError
-from raglab.values import Status, TraceData, refuse
+from raglab.values import BoolArray, FloatArray, Status, TraceData, WholeArray, refuse
 from raglab.words.text import content_words
 
 if TYPE_CHECKING:
@@ -146,7 +145,8 @@ def components(
         refuse("budget_ms must be above 0", f"{budget_ms:g}", "correct it")
     # Each arm is decided as if it alone answered: full information, from which any learner can be
     # replayed.
-    arm_frames, measured_trace = [], Measured(trace)
+    arm_frames = []
+    measured_trace = Measured(trace)
     for arm in trace.arms:
         (decisions,) = decide_policies(measured_trace, [policy], arm)
         latency_ms = retrieval_ms(trace, decisions, arm)
@@ -173,7 +173,7 @@ def components(
     return pd.concat(arm_frames).sort_index(kind="stable", ignore_index=True)
 
 
-def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
+def measures(trace: TraceData, decisions: Decisions, arm: str) -> FloatArray:
     """Margin, diversity and consistency of one arm at the depth that decided, [Q, 3].
 
     Margin is between the two best scores of all hits that were reranked; diversity is of the first
@@ -187,7 +187,8 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     """
     if trace.vectors is None:
         refuse("components need the embeddings of the chunks", "none", "build the trace again")
-    case_indices, arm_index = np.arange(len(trace)), trace.arm(arm)
+    case_indices = np.arange(len(trace))
+    arm_index = trace.arm(arm)
     hits = type(trace.hits)(
         *[hit_field[case_indices, arm_index, decisions.outcome.depth] for hit_field in trace.hits]
     )
@@ -199,7 +200,7 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     chunks, fused_scores, rerank_scores = (
         np.take_along_axis(hit_field, rank_order, axis=1) for hit_field in score_fields
     )
-    is_present: NDArray[np.bool_] = np.asarray(chunks) >= 0
+    is_present: BoolArray = np.asarray(chunks) >= 0
     not_reranked = hits.n_reranked[:, None] == 0  # then margin and consistency are missing
     is_reranked = is_present & (not_reranked | (hit_positions < hits.n_reranked[:, None]))
     is_first = is_present & (hit_positions < decisions.policy.chosen.final_k)
@@ -217,7 +218,7 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     )
 
 
-def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
+def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> FloatArray:
     """Milliseconds of retrieval down to the depth that decided, [Q]; NaN where a depth has none.
 
     Raises:
@@ -234,7 +235,7 @@ def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np
     # not measured is not free
     depth_ms = np.where(np.isnan(stage_ms).all(axis=2), np.nan, np.nansum(stage_ms, axis=2))
     cumulative_ms = np.cumsum(depth_ms, axis=1)
-    total_ms: NDArray[np.float64] = cumulative_ms[np.arange(len(trace)), decisions.outcome.depth]
+    total_ms: FloatArray = cumulative_ms[np.arange(len(trace)), decisions.outcome.depth]
     return total_ms
 
 
@@ -280,8 +281,11 @@ def table(
     table_shape = (len(trace), len(trace.arms))
     case_arms = [(case.id, arm) for case in trace.cases for arm in trace.arms]
     if list(zip(component_frame["case_id"], component_frame["arm"], strict=True)) != case_arms:
-        requirement = f"measured must be {len(case_arms)} components of this trace"
-        refuse(requirement, f"{len(component_frame)} of another", "measure again")
+        refuse(
+            f"measured must be {len(case_arms)} components of this trace",
+            f"{len(component_frame)} of another",
+            "measure again",
+        )
     return Table(
         arms=trace.arms,
         value=component_frame["right"].to_numpy(np.float64).reshape(table_shape),
@@ -295,7 +299,7 @@ def table(
     )
 
 
-def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray[np.bool_]:
+def available(question: str, policy: PolicyData, arms: Sequence[str]) -> BoolArray:
     """Which arms may answer a question, [A].
 
     One with an intent, as `graph`, only where that reaches (rule S4.1).
@@ -318,12 +322,13 @@ def _own_intent(arm: str) -> str:
 
 def context(
     question: str, n_entities: int, documents: Sequence[str], policy: PolicyData
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Features of a question before retrieval, [F] as `ROUTER_FEATURES` names them, near [0, 1].
 
     Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
     """
-    question_intent, strategy_scales = intent(question), policy.strategy
+    question_intent = intent(question)
+    strategy_scales = policy.strategy
     return np.array(
         [
             1.0,
@@ -338,7 +343,7 @@ def context(
     )
 
 
-def case_features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
+def case_features(trace: TraceData, policy: PolicyData) -> FloatArray:
     """Context of every case, [Q, F]."""
     entities = policy_pattern_hits(trace, policy).query_entities
     return np.array(
@@ -349,7 +354,7 @@ def case_features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
     )
 
 
-def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
+def router(trace: TraceData, policy: PolicyData) -> FloatArray:
     """The source's router as a policy, [Q, A].
 
     All mass on the arm it sends a case to (rule S4.7).
@@ -359,11 +364,12 @@ def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
 
 
 # of BM25's best score: a hit that counts; first hits of two lists that are compared
-NEAR_SCORE, OVERLAP_HITS = 0.5, 10
+NEAR_SCORE = 0.5
+OVERLAP_HITS = 10
 
 
 def list_features(
-    question_text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None
+    question_text: str, indexes: Indexes, queries: Queries, scope: WholeArray | None
 ) -> Features:
     """How crowded keyword hits are, and how far they agree with embedding hits, each in [0, 1].
 
@@ -393,7 +399,7 @@ class Offer(NamedTuple):
     mask: bool [A]. features: by name. why: what speaks for an arm, by arm.
     """
 
-    mask: NDArray[np.bool_]
+    mask: BoolArray
     features: dict[str, float | None]
     why: dict[str, str]
 
@@ -454,7 +460,8 @@ def select_arm(
     A user's choice among options is answered by the arm that offered them, and is no choice of the
     bandit's.
     """
-    question_text, online_bandit = request.text, system.online if wants_bandit(system) else None
+    question_text = request.text
+    online_bandit = system.online if wants_bandit(system) else None
     if online_bandit is None:
         return ArmChoice(*default_arm(question_text, system), None)
     # The keys differ in their arm alone, which the digest of a question leaves out: any of them
@@ -548,7 +555,8 @@ def record_outcome(response: Response, system: System) -> None:
 
     If one cannot be measured, the choice gets no reward.
     """
-    online_bandit, record = system.online, response.record
+    online_bandit = system.online
+    record = response.record
     if (
         online_bandit is None
         or not record.measures
@@ -592,6 +600,9 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
       ValueError: no bandit chose the arm of this request, or it is switched off.
     """
     if system.online is None:
-        remedy = 'unset RAGLAB_BANDIT_ENABLED and open it with arm="bandit"'
-        refuse("feedback needs a system with a bandit", "one without", remedy)
+        refuse(
+            "feedback needs a system with a bandit",
+            "one without",
+            'unset RAGLAB_BANDIT_ENABLED and open it with arm="bandit"',
+        )
     system.online.thumbs(request_id, up)

@@ -28,8 +28,11 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
         study reads, or grades that are none.
     """
     if not cases or not corpus.chunks:
-        actual_text = f"{len(cases)} and {len(corpus.chunks)}"
-        refuse("a trace needs cases and chunks", actual_text, "check the files")
+        refuse(
+            "a trace needs cases and chunks",
+            f"{len(cases)} and {len(corpus.chunks)}",
+            "check the files",
+        )
     if batch_size < 1:
         refuse("batch_size must be at least 1", batch_size, "give 256")
     check_split_names(case.split for case in cases)
@@ -37,8 +40,11 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     for case_index, case in enumerate(cases):
         first_position = first_positions.setdefault(case.id, case_index)
         if first_position != case_index:
-            actual_text = f"{case.id!r} at positions {first_position} and {case_index}"
-            refuse("cases must have different ids", actual_text, "rename or remove one")
+            refuse(
+                "cases must have different ids",
+                f"{case.id!r} at positions {first_position} and {case_index}",
+                "rename or remove one",
+            )
         # what is wrong with grades is told before retrieval, not by the ranking after it
         source_grades(case)
 

@@ -86,9 +86,7 @@ class ParsedQuestion(BaseModel):
           ... ).missing()
           ('target_field', 'page_scope', 'date_scope', 'doctype')
         """
-        return tuple(
-            slot_name for slot_name in SLOT_NAMES if getattr(self, slot_name).confidence < least
-        )
+        return tuple(name for name in SLOT_NAMES if getattr(self, name).confidence < least)
 
     def known(self, name: str, least: float = MIN_FIELD_CONFIDENCE) -> str | None:
         """Value of a field, None where it is missing.

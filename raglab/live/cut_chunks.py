@@ -35,10 +35,8 @@ def cut_chunks(encoder: Encoder, chunk_texts: Sequence[str]) -> CutChunks:
       encoder: that embeds the texts.
       chunk_texts: of the chunks, as they are embedded.
     """
-    n_words, max_tokens = (
-        sum(len(chunk_text.split()) for chunk_text in chunk_texts),
-        encoder.max_tokens,
-    )
+    n_words = sum(len(chunk_text.split()) for chunk_text in chunk_texts)
+    max_tokens = encoder.max_tokens
     if max_tokens is None:
         return CutChunks(len(chunk_texts), 0, n_words, 0)
     token_counts = encoder.lengths(chunk_texts)

@@ -117,7 +117,8 @@ def decide_frame(
                 f"{group_bias.attribute} with a "
                 "bias of its own, and follow the common policy."
             )
-    decisions, policy_id = decide(trace, policy), policy.policy_id
+    decisions = decide(trace, policy)
+    policy_id = policy.policy_id
     decision_rows = [
         _decision(decisions, case_index, case.id, policy_id)
         for case_index, case in enumerate(trace.cases)
@@ -129,7 +130,8 @@ def _decision(
     decisions: Decisions, case_index: int, case_id: str, policy_id: str
 ) -> tuple[Any, ...]:
     """Row of `DECISION_COLUMNS` of a case."""
-    case_checks, status = checks(decisions, case_index), Status(int(decisions.status[case_index]))
+    case_checks = checks(decisions, case_index)
+    status = Status(int(decisions.status[case_index]))
 
     def hit_ids(chunk_numbers: Iterable[int]) -> list[str]:
         return [decisions.trace.chunks[chunk_number].chunk_id for chunk_number in chunk_numbers]

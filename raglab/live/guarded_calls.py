@@ -141,14 +141,14 @@ def _over(call_time: CallTime) -> CallFailedError:
 
 def error_line(error: BaseException) -> str:
     """An error in one line that any log takes."""
-    error_text = f"{error}"
+    text = f"{error}"
     if isinstance(error, ValidationError):
         first_error = error.errors(include_url=False)[0]
-        error_text = (
+        text = (
             f"{'.'.join(map(str, first_error['loc']))}: {first_error['msg']}, got "
             f"{first_error['input']!r:.80}"
         )
-    single_line = " ".join(
-        f"{type(error).__name__}: {error_text[:MAX_REASON_LENGTH]}".split()
-    ).replace("\0", "?")
-    return single_line.encode("utf-8", "replace").decode().rstrip(": ")
+    line = " ".join(f"{type(error).__name__}: {text[:MAX_REASON_LENGTH]}".split()).replace(
+        "\0", "?"
+    )
+    return line.encode("utf-8", "replace").decode().rstrip(": ")

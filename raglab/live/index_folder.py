@@ -85,13 +85,15 @@ def read_index(index_folder: Path, rewriter: Rewriter | None = None) -> Index:
       InputError: no index there, or one that was altered, damaged, or made by another version or
         with other models.
     """
-    index_head, corpus = _head(index_folder), None
+    index_head = _head(index_folder)
+    corpus = None
     while corpus is None:
         try:
             corpus = _corpus_of(index_head, index_folder)
         except InputError:
             # another process may have put a new index in its place between the two
-            earlier_head, index_head = index_head, _head(index_folder)
+            earlier_head = index_head
+            index_head = _head(index_folder)
             if earlier_head == index_head:
                 raise
     try:
@@ -101,8 +103,11 @@ def read_index(index_folder: Path, rewriter: Rewriter | None = None) -> Index:
     parameters = checked_settings.parameters(None)
     fingerprint = index_fingerprint(index_head.corpus_hash, parameters)
     if fingerprint != index_head.fingerprint:
-        requirement = f"its fingerprint must be {fingerprint}, of its corpus, settings and models"
-        raise _damaged(index_folder, requirement, shown_value(index_head.fingerprint))
+        raise _damaged(
+            index_folder,
+            f"its fingerprint must be {fingerprint}, of its corpus, settings and models",
+            shown_value(index_head.fingerprint),
+        )
     if rewriter is not None and checked_settings.rewrites:
         parameters |= {"rewriter": rewriter.name}
         fingerprint = index_fingerprint(index_head.corpus_hash, parameters)
@@ -129,9 +134,9 @@ def write_index(
     try:
         index_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        requirement, reason = "an index must be a folder", error.strerror or type(error).__name__
+        reason = error.strerror or type(error).__name__
         raise input_error(
-            Where(str(index_folder)), requirement, "choose another", reason
+            Where(str(index_folder)), "an index must be a folder", "choose another", reason
         ) from error
     corpus_hash = hash_corpus(corpus)
     corpus_path = _corpus_file(index_folder, corpus_hash)
@@ -171,11 +176,7 @@ def _corpus_file(index_folder: Path, corpus_hash: str) -> Path:
 
 
 def _digest(head_fields: dict[str, Any]) -> str:
-    digested_fields = {
-        field_name: field_value
-        for field_name, field_value in head_fields.items()
-        if field_name != "digest"
-    }
+    digested_fields = {name: value for name, value in head_fields.items() if name != "digest"}
     return digest(canonical_json(digested_fields, ensure_ascii=True))
 
 
@@ -183,10 +184,9 @@ def _head(index_folder: Path) -> IndexHead:
     """Fields of index.json, none of them altered."""
     head_path = index_folder / INDEX
     if not head_path.is_file():
-        requirement = "an index must be a folder that holds index.json"
         raise input_error(
             Where(str(head_path)),
-            requirement,
+            "an index must be a folder that holds index.json",
             "make one by raglab.build_index or `raglab index`",
             "none there",
         )
@@ -197,8 +197,11 @@ def _head(index_folder: Path) -> IndexHead:
         or schema_version != SCHEMA_VERSION
         or "digest" not in head_json
     ):
-        requirement = f"an index must be of version {SCHEMA_VERSION} with a digest"
-        raise _damaged(index_folder, requirement, f"version {shown_value(schema_version)}")
+        raise _damaged(
+            index_folder,
+            f"an index must be of version {SCHEMA_VERSION} with a digest",
+            f"version {shown_value(schema_version)}",
+        )
     try:
         index_head = IndexHead.model_validate_json(json.dumps(head_json), strict=True)
     except ValidationError as error:
@@ -220,9 +223,9 @@ def _head(index_folder: Path) -> IndexHead:
 
 def _corpus_of(index_head: IndexHead, index_folder: Path) -> Corpus:
     """Corpus that index.json names, not altered."""
-    corpus_path = _corpus_file(index_folder, index_head.corpus_hash)
+    path = _corpus_file(index_folder, index_head.corpus_hash)
     try:
-        corpus = load_corpus(corpus_path)
+        corpus = load_corpus(path)
     except InputError as error:
         message = f"{str(error).rstrip('.')}; the index is damaged: {_remedy(index_folder)}."
         raise InputError(message) from None
@@ -230,9 +233,7 @@ def _corpus_of(index_head: IndexHead, index_folder: Path) -> Corpus:
         index_head.corpus,
         index_head.n_chunks,
     ):
-        raise _damaged(
-            index_folder, f"an index must be that of {corpus_path.name}", "another content"
-        )
+        raise _damaged(index_folder, f"an index must be that of {path.name}", "another content")
     return corpus
 
 

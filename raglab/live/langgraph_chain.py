@@ -120,7 +120,8 @@ class _Nodes:
 
     def refine_retrieve(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the next depth."""
-        depths, further_depths = self._depth_hits(state), state.get("further")
+        depths = self._depth_hits(state)
+        further_depths = state.get("further")
         if further_depths is None:  # a checkpoint holds no walk
             further_depths = islice(self._walk(state, state["arm"]), len(depths), None)
         return {"further": further_depths} | _search_update([*depths, *islice(further_depths, 1)])
@@ -130,7 +131,8 @@ class _Nodes:
 
         Else refuse or ask back.
         """
-        decisions, selected_option = self._decisions(state), state.get("selected_option")
+        decisions = self._decisions(state)
+        selected_option = state.get("selected_option")
         question_text = normalise_question(state["question"])
         passage_rows = state["passages"]
         passages = [

@@ -21,7 +21,6 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.answering.metered_client import BUDGET_SPENT
 from raglab.arguments.user_warnings import warn_user
@@ -41,7 +40,15 @@ from raglab.progress import progress
 from raglab.signals import MAX_TEXT_CHARACTERS, NAMES
 from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.traces import Trace
-from raglab.values import Answers, Latency, ModelUnavailableError, TraceData, refuse
+from raglab.values import (
+    Answers,
+    FloatArray,
+    IntArray,
+    Latency,
+    ModelUnavailableError,
+    TraceData,
+    refuse,
+)
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import composed, visible
 from raglab.words.languages import Reason
@@ -105,7 +112,8 @@ def signal_rows(
         one to all hits of the place.
       answers: in whose numbers of cases, arms and chunks are the trace's.
     """
-    needs_hits, rows_by_key = bool({*function.needs} & {*HIT_COLUMNS}), SignalRows({}, {})
+    needs_hits = bool({*function.needs} & {*HIT_COLUMNS})
+    rows_by_key = SignalRows({}, {})
     answer_numbers = (
         {} if answers is None or not function.needs_answers else answer_positions(answers)
     )
@@ -149,18 +157,16 @@ def signal_rows(
     return rows_by_key
 
 
-def _arm_order(trace: TraceData, arm_index: int) -> NDArray[np.int64]:
+def _arm_order(trace: TraceData, arm_index: int) -> IntArray:
     """Places of the hits of an arm in its final order, [Q, D, K]."""
-    hit_chunks, hit_ranks = (
-        trace.hits.chunk[:, arm_index].astype(np.int64),
-        trace.hits.rank[:, arm_index],
-    )
+    chunks = trace.hits.chunk[:, arm_index].astype(np.int64)
+    hit_ranks = trace.hits.rank[:, arm_index]
     return arm_order(
-        hit_ranks.reshape(-1, hit_ranks.shape[-1]), hit_chunks.reshape(-1, hit_chunks.shape[-1])
-    ).reshape(hit_chunks.shape)
+        hit_ranks.reshape(-1, hit_ranks.shape[-1]), chunks.reshape(-1, chunks.shape[-1])
+    ).reshape(chunks.shape)
 
 
-def answer_places(trace: TraceData, arm_index: int, structure: Structure) -> NDArray[np.int64]:
+def answer_places(trace: TraceData, arm_index: int, structure: Structure) -> IntArray:
     """Positions of the hits that the answer to all hits uses, in order, [Q, D, final_k].
 
     See `answer_signals`.
@@ -176,7 +182,7 @@ def _cell(
     trace: TraceData,
     column_name: str,
     row_place: RowPlace,
-    hit_places: NDArray[np.int64],
+    hit_places: IntArray,
     answers: Answers | None,
     answer_number: int,
     document_names: Collection[str],
@@ -214,7 +220,7 @@ def _cell(
 
 def measure(
     function: SignalFunction, row_cells: Sequence[tuple[Any, ...]], row_names: Sequence[str]
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Values of some rows by one call of the function, checked, [N].
 
     Args:
@@ -247,7 +253,7 @@ def measure(
 
 def check_values(
     function: SignalFunction, returned_values: object, row_names: Sequence[str]
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """What a function returned as floats, [N].
 
     Args:
@@ -317,8 +323,11 @@ probability, got 7.0 for case 'a'; scale it, or name another unit.
             np.isfinite(checked_values[row_index])
             and unit.low <= checked_values[row_index] <= unit.high
         ):
-            value_text = f"{repr(returned_value)[:80]} for {row_names[row_index]}"
-            refuse(requirement, value_text, "scale it, or name another unit")
+            refuse(
+                requirement,
+                f"{repr(returned_value)[:80]} for {row_names[row_index]}",
+                "scale it, or name another unit",
+            )
     return checked_values
 
 
@@ -379,8 +388,11 @@ def add_signals(
             requirement = (
                 f"the signal {function.name} needs recorded answers to all hits of a case under "
             )
-            remedy = "use raglab.record_answers(trace, policy, generator)"
-            refuse(f"{requirement}policy=", "none", remedy)
+            refuse(
+                f"{requirement}policy=",
+                "none",
+                "use raglab.record_answers(trace, policy, generator)",
+            )
     measured_trace = trace
     with closing(
         Blobs(
@@ -423,7 +435,8 @@ def _fill(
         for batch_start in range(0, len(pending_keys), function.batch)
     ]
     # Counts of a model go on over several runs: only what this run adds is warned of.
-    failed_before, n_rows = _failed_rows(function), len(needed_rows.cells)
+    failed_before = _failed_rows(function)
+    n_rows = len(needed_rows.cells)
     try:
         for batch_keys in progress(
             key_batches, function.name, "row", size=len, total=n_rows, done=len(known_rows)
@@ -469,12 +482,17 @@ def _fill(
             if len(lost_rows) > _NAMED_REASONS
             else []
         )
-        warning_text = (
-            f"{lost_rows.total():,} of {len(pending_keys):,} values of the signal "
-            f"{function.name} are "
-            f"missing: {', '.join(reason_texts)}; the next run of add_signals asks for them again."
+        warn_user(
+            MissingSignalsWarning(
+                (
+                    f"{lost_rows.total():,} of {len(pending_keys):,} values of the signal "
+                    f"{function.name} are missing: {', '.join(reason_texts)}; "
+                    "the next run of add_signals asks for them again."
+                ),
+                function.name,
+                lost_rows,
+            )
         )
-        warn_user(MissingSignalsWarning(warning_text, function.name, lost_rows))
     return known_rows, bool(lost_rows)
 
 
@@ -494,12 +512,12 @@ def _column(
     column_shape: tuple[int, ...],
     places_by_key: Mapping[str, list[RowPlace]],
     values_by_key: Mapping[str, float],
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Values by key at the places of their rows, [Q, A, D]; NaN elsewhere."""
     column = np.full(column_shape, np.nan)
-    for row_key, row_value in values_by_key.items():
+    for row_key, value in values_by_key.items():
         for row_place in places_by_key[row_key]:
-            column[row_place] = row_value
+            column[row_place] = value
     return column
 
 
@@ -597,7 +615,8 @@ class LiveSignals:
           answers: to all hits of each depth; None where no function needs them.
           earlier: the same question with fewer depths, whose rows are not measured again.
         """
-        signal_columns, call_time = Columns(), self.time or CallTime(self.limit_s)
+        signal_columns = Columns()
+        call_time = self.time or CallTime(self.limit_s)
         failure_reasons = [] if earlier is None else list(earlier.meta.get(SIGNAL_FAILURES, ()))
         for function in self.functions:
             needed_rows = signal_rows(trace, function, [0], structure, answers)
@@ -636,14 +655,14 @@ class LiveSignals:
 
     def _in_time(
         self, function: SignalFunction, row_cells: Sequence[tuple[Any, ...]], call_time: CallTime
-    ) -> NDArray[np.float64]:
+    ) -> FloatArray:
         """Values of some rows within the time of the question.
 
         Raises:
           ValueError: as `measure`, or the time is up.
         """
 
-        def outcome() -> NDArray[np.float64] | ValueError:
+        def outcome() -> FloatArray | ValueError:
             try:
                 return measure(function, row_cells, ["the question"] * len(row_cells))
             except ValueError as error:

@@ -55,7 +55,8 @@ def buttons(
     button_words = _BUTTON_WORDS[
         "fr" if response["options"][-1]["text"] in _FRENCH_OPTIONS else "en"
     ]
-    output_area, widget_box = widgets.Output(), widgets.VBox()
+    output_area = widgets.Output()
+    widget_box = widgets.VBox()
     text_field = widgets.Text(placeholder=button_words["hint"])
 
     def answer(button_text: str) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
@@ -47,7 +46,7 @@ from raglab.store.log_tables import (
     request_row,
     rounds,
 )
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, refuse
 from raglab.words.canonical import canonical_json, decimals, digest, utc_text
 
 if TYPE_CHECKING:
@@ -128,8 +127,8 @@ class OnlineState(NamedTuple):
     """A learner's state and, for people, how many rewards each arm has and their sum, [A]."""
 
     state: State
-    n: NDArray[np.float64]
-    total: NDArray[np.float64]
+    n: FloatArray
+    total: FloatArray
 
 
 def p95_name(arm: str) -> str:
@@ -137,7 +136,7 @@ def p95_name(arm: str) -> str:
     return f"p95_{arm}"
 
 
-def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | None:
+def linear_context(features: Features, setup: Setup) -> FloatArray | None:
     """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
 
     The intercept 1; each of `CONTEXT_FEATURES`, near [0, 1]; for each arm its recent P95 over the
@@ -171,24 +170,29 @@ def initial_state(setup: Setup) -> OnlineState:
       ValueError: settings out of range; a first state of other arms or features, or of a learner
         without a context.
     """
-    n_arms, first_state = len(setup.arms), setup.initial
+    n_arms = len(setup.arms)
+    first_state = setup.initial
     state = bandits.init(n_arms, bandit=setup.bandit, n_features=setup.width)
     no_rewards = np.zeros(n_arms)
     if first_state is None:
         return OnlineState(state, no_rewards, no_rewards)
     _check_linear(setup)
-    if [state_part.shape for state_part in first_state] != [
-        state_part.shape for state_part in state
-    ]:
-        requirement = f"a first state must be of {n_arms} arms and {setup.width} features"
-        refuse(requirement, first_state.moment.shape, "use logged_state")
+    if [part.shape for part in first_state] != [part.shape for part in state]:
+        refuse(
+            f"a first state must be of {n_arms} arms and {setup.width} features",
+            first_state.moment.shape,
+            "use logged_state",
+        )
     return OnlineState(first_state, first_state.n, first_state.total)
 
 
 def _check_linear(setup: Setup) -> None:
     if not setup.bandit.linear:
-        requirement = "a first state must be of a linear learner"
-        refuse(requirement, setup.bandit.algorithm, "use Bandit.history")
+        refuse(
+            "a first state must be of a linear learner",
+            setup.bandit.algorithm,
+            "use Bandit.history",
+        )
 
 
 def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) -> State:
@@ -254,7 +258,8 @@ def _replay_batch(online_state: OnlineState, events: Sequence[Event], setup: Set
         Steps(step_kinds, arm_indices, old_rewards, new_rewards, event_ages, contexts),
         setup.bandit,
     )
-    reward_counts, reward_totals = online_state.n.copy(), online_state.total.copy()
+    reward_counts = online_state.n.copy()
+    reward_totals = online_state.total.copy()
     np.add.at(reward_counts, arm_indices[step_kinds == REWARDED], 1.0)
     np.add.at(reward_totals, arm_indices, new_rewards - old_rewards)
     return OnlineState(learner_state, reward_counts, reward_totals)
@@ -262,7 +267,7 @@ def _replay_batch(online_state: OnlineState, events: Sequence[Event], setup: Set
 
 def rewards(
     component_rows: Sequence[tuple[Features | None, float | None]], weights: RewardWeights
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Rewards in [0, 1], [N]; NaN where a component is missing.
 
     The one way from what a log holds to a reward, live and whenever the log is read.
@@ -277,14 +282,14 @@ def rewards(
         for component_name in (*COMPONENTS, *OPTIONAL_COMPONENTS)
         if component_name != "thumbs"
     ]
-    component_columns = {
+    columns = {
         component_name: np.array(
             [(components or {}).get(component_name) for components, _ in component_rows], np.float64
         )
         for component_name in component_names
     }
-    component_columns["thumbs"] = np.array([thumb for _, thumb in component_rows], np.float64)
-    return np.asarray(reward(component_columns, weights), np.float64)
+    columns["thumbs"] = np.array([thumb for _, thumb in component_rows], np.float64)
+    return np.asarray(reward(columns, weights), np.float64)
 
 
 def pack_snapshot(online_state: OnlineState, setup: Setup) -> dict[str, str]:
@@ -316,7 +321,8 @@ def arm_reason(
     choice_reason = (
         choice_reasons if isinstance(choice_reasons, str) else choice_reasons.get(arm_name, "")
     )
-    n_pulls, n_rewards = int(online_state.state.pulls[arm_index]), float(online_state.n[arm_index])
+    n_pulls = int(online_state.state.pulls[arm_index])
+    n_rewards = float(online_state.n[arm_index])
     pull_text = f"{n_pulls} pull{'' if n_pulls == 1 else 's'}"
     if not n_pulls:
         experience = "not pulled yet"
@@ -369,16 +375,12 @@ def raw_components(components: Features) -> dict[str, float | None]:
     Raises:
       ValueError: a component is missing, NaN or infinite, or a thumb is among them.
     """
-    raw_values = {
-        component_name: check_number(component_name, component)
-        for component_name, component in components.items()
-    }
-    for component_name in COMPONENTS:
-        if raw_values.get(component_name) is None:
-            requirement = f"components must hold {', '.join(COMPONENTS)}"
+    raw_values = {name: check_number(name, component) for name, component in components.items()}
+    for name in COMPONENTS:
+        if raw_values.get(name) is None:
             refuse(
-                requirement,
-                f"no {component_name}",
+                f"components must hold {', '.join(COMPONENTS)}",
+                f"no {name}",
                 "measure it, or leave the choice without a reward",
             )
     if "thumbs" in raw_values:
@@ -388,7 +390,8 @@ def raw_components(components: Features) -> dict[str, float | None]:
 
 RECENT_MARGINS = 20  # latest rewards of an arm whose margins its reason states
 # pulls of an arm that its P95 latency is of, among so many events: then it is asked again
-RECENT, HORIZON = 100, 2000
+RECENT = 100
+HORIZON = 2000
 
 
 class ArmChoice(NamedTuple):
@@ -489,7 +492,7 @@ class Online:
     def choose(
         self,
         request_id: str,
-        mask: Sequence[bool] | NDArray[np.bool_],
+        mask: Sequence[bool] | BoolArray,
         features: Features,
         why: str | Mapping[str, str] = "",
         *,
@@ -526,8 +529,11 @@ class Online:
             or offered_mask.dtype != np.bool_
             or not offered_mask.any()
         ):
-            requirement = f"mask must be {len(self.arms)} booleans, one of them true"
-            refuse(requirement, offered_mask, "correct it")
+            refuse(
+                f"mask must be {len(self.arms)} booleans, one of them true",
+                offered_mask,
+                "correct it",
+            )
         known_features = {
             feature_name: check_number(feature_name, number)
             for feature_name, number in features.items()
@@ -639,15 +645,16 @@ class Online:
         Raises:
           ValueError: the request came to its end, or asked something else.
         """
-        request_id, arm = choice_row["request_id"], choice_row["arm"]
+        request_id = choice_row["request_id"]
+        arm = choice_row["arm"]
         rewarded = log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None
         is_same_question = arm in self.arms and all(
-            choice_row[field_name] == field_value
-            for field_name, field_value in question_fields.items()
+            choice_row[field_name] == value for field_name, value in question_fields.items()
         )
         if not is_same_question or (rewarded and not resumed):
             refuse("request_id must be new", repr(request_id), "give another or none")
-        arm_index, propensity = self.arms.index(arm), float(choice_row["propensity"])
+        arm_index = self.arms.index(arm)
+        propensity = float(choice_row["propensity"])
         return self._arm_choice(
             log_entries,
             arm_index,
@@ -690,26 +697,29 @@ class Online:
         if spent_ms is None or spent_ms < 0.0:
             refuse("ms must be at least 0", ms, "correct it")
         self._catch_up()
-        with self.log.writing() as log_entries:
-            choice = request_row(log_entries, request_id, CHOICES, "choice")
-            if log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
-                requirement = "a request must have one reward"
-                refuse(requirement, f"another of {request_id!r}", "change it by a thumb")
-            online_state, last_event = self._begin(log_entries)
-            thumb_row = log_entries.row(THUMBS, request_id=request_id)
+        with self.log.writing() as entries:
+            choice = request_row(entries, request_id, CHOICES, "choice")
+            if entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
+                refuse(
+                    "a request must have one reward",
+                    f"another of {request_id!r}",
+                    "change it by a thumb",
+                )
+            online_state, last_event = self._begin(entries)
+            thumb_row = entries.row(THUMBS, request_id=request_id)
             thumb_up = None if thumb_row is None else int(thumb_row["up"])
             number = float(rewards([(raw_values, thumb_up)], self.setup.weights)[0])
             reward_row = {
                 "request_id": request_id,
                 "arm": choice["arm"],
-                "age": rounds(log_entries) - choice["round"],
+                "age": rounds(entries) - choice["round"],
                 "components": raw_values,
                 "thumb": thumb_up,
                 "reward": number,
                 "ms": spent_ms,
                 "measured": measured_numbers,
             }
-            self._add(log_entries, REWARDS, reward_row, online_state, last_event)
+            self._add(entries, REWARDS, reward_row, online_state, last_event)
         return number
 
     def thumbs(self, request_id: str, up: bool) -> None:  # noqa: FBT001 - feedback is up or down
@@ -729,33 +739,36 @@ class Online:
         if not isinstance(up, bool | np.bool_):
             refuse("up must be true or false", repr(up), "correct it")
         self._catch_up()
-        with self.log.writing() as log_entries:
-            choice = log_entries.row(CHOICES, request_id=request_id)
+        with self.log.writing() as entries:
+            choice = entries.row(CHOICES, request_id=request_id)
             if choice is None:
-                requirement = "request_id must be that of an arm that the bandit chose"
-                refuse(requirement, f"{request_id!r:.80}", 'open the system with arm="bandit"')
-            online_state, last_event = self._begin(log_entries)
-            earlier_thumb = log_entries.row(THUMBS, request_id=request_id)
+                refuse(
+                    "request_id must be that of an arm that the bandit chose",
+                    f"{request_id!r:.80}",
+                    'open the system with arm="bandit"',
+                )
+            online_state, last_event = self._begin(entries)
+            earlier_thumb = entries.row(THUMBS, request_id=request_id)
             thumb_row = {
                 "request_id": request_id,
-                "age": rounds(log_entries) - choice["round"],
+                "age": rounds(entries) - choice["round"],
                 "before": None if earlier_thumb is None else earlier_thumb["up"],
                 "up": int(up),
             }
-            self._add(log_entries, THUMBS, thumb_row, online_state, last_event)
+            self._add(entries, THUMBS, thumb_row, online_state, last_event)
 
     def state(self) -> State:
         """State after the last event."""
-        with self.log.reading() as log_entries:
-            return self._now(log_entries)[0].state
+        with self.log.reading() as entries:
+            return self._now(entries)[0].state
 
     def rebuild(self) -> State:
         """State after the last event, from the log alone.
 
         To the byte what `state` has from the snapshot.
         """
-        with self.log.reading() as log_entries, as_written():
-            return replay_events(initial_state(self.setup), events(log_entries), self.setup).state
+        with self.log.reading() as entries, as_written():
+            return replay_events(initial_state(self.setup), events(entries), self.setup).state
 
     def asked_before(
         self, question: str, *, policy_id: str = "", fingerprint: str = ""
@@ -768,15 +781,11 @@ class Online:
           fingerprint: of the system.
         """
         question_id = question_digest(question)
-        with self.log.reading() as log_entries:
-            choice_row = log_entries.row(
+        with self.log.reading() as entries:
+            row = entries.row(
                 CHOICES, question=question_id, policy_id=policy_id, fingerprint=fingerprint
             )
-        return (
-            None
-            if choice_row is None or choice_row["arm"] not in self.arms
-            else str(choice_row["arm"])
-        )
+        return None if row is None or row["arm"] not in self.arms else str(row["arm"])
 
     def frame(self) -> pd.DataFrame:
         """The log, a row a choice of the setup's arms, as `off_policy.estimate` takes it.
@@ -800,18 +809,14 @@ class Online:
             "components",
         ]
         columns += ["measured", "ms", "thumb", "age"]
-        with self.log.reading() as log_entries, as_written():
-            outcomes = {
-                frame_row["request_id"]: frame_row for frame_row in log_entries.rows(REWARDS)
-            }
+        with self.log.reading() as entries, as_written():
+            outcomes = {frame_row["request_id"]: frame_row for frame_row in entries.rows(REWARDS)}
             thumbs = {
-                frame_row["request_id"]: frame_row["up"] for frame_row in log_entries.rows(THUMBS)
+                frame_row["request_id"]: frame_row["up"] for frame_row in entries.rows(THUMBS)
             }
             # The log may be older than the setup: an arm that is gone has no columns here.
             choices = [
-                frame_row
-                for frame_row in log_entries.rows(CHOICES)
-                if frame_row["arm"] in arm_names
+                frame_row for frame_row in entries.rows(CHOICES) if frame_row["arm"] in arm_names
             ]
             frame_rows = []
             for choice in choices:
@@ -842,10 +847,12 @@ class Online:
         """
         import pandas as pd
 
-        choices, arm_rows = self.frame(), []
+        choices = self.frame()
+        arm_rows = []
         for arm in self.arms:
             arm_choices = choices[choices["arm"] == arm]
-            arm_rewards, latencies_ms = arm_choices["reward"].dropna(), arm_choices["ms"].dropna()
+            arm_rewards = arm_choices["reward"].dropna()
+            latencies_ms = arm_choices["ms"].dropna()
             wins = is_success(arm_rewards.to_numpy(), self.setup.bandit)
             arm_rows.append(
                 {
@@ -883,7 +890,8 @@ class Online:
           InputError: a snapshot that is none of the setup, or of no event in the log.
         """
         with as_written():
-            online_state, last_event = initial_state(self.setup), log_entries.last
+            online_state = initial_state(self.setup)
+            last_event = log_entries.last
             snapshot_row = log_entries.row(SNAPSHOTS, setup=self._digest)
             if snapshot_row is None:
                 return replay_events(online_state, events(log_entries), self.setup), last_event
@@ -927,12 +935,12 @@ class Online:
         """Fold all earlier events outside the lock before turn one: long logs block no writer."""
         if self._ready:
             return
-        with self.log.reading() as log_entries:
-            online_state, last_event = self._now(log_entries)
-        with self.log.writing() as log_entries:
-            snapshot_row = log_entries.row(SNAPSHOTS, setup=self._digest)
-            if last_event > (0 if snapshot_row is None else snapshot_row["seq"]):
-                self._keep(log_entries, online_state, last_event)
+        with self.log.reading() as entries:
+            online_state, last_event = self._now(entries)
+        with self.log.writing() as entries:
+            row = entries.row(SNAPSHOTS, setup=self._digest)
+            if last_event > (0 if row is None else row["seq"]):
+                self._keep(entries, online_state, last_event)
         self._ready = True
 
     def _add(

@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from raglab.decision import chain
@@ -52,7 +51,16 @@ from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.signals import declaration
-from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
+from raglab.values import (
+    Answers,
+    Case,
+    FloatArray,
+    Hits,
+    IntArray,
+    ModelUnavailableError,
+    Status,
+    TraceData,
+)
 from raglab.words.languages import Reason, refusal, say
 from raglab.words.text import is_foreign
 from raglab.words.tokeniser import word_count
@@ -102,7 +110,8 @@ def answer_request(request: Request, system: System) -> Response:
         system = replace(system, caches=None)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks
     # it.
-    answer_key, caches = keys_by_arm[arm_choice.arm], system.caches
+    answer_key = keys_by_arm[arm_choice.arm]
+    caches = system.caches
     answer_digest = answer_key.digest("answer", *answer_sources_used)
     stored_answer = (
         None
@@ -163,15 +172,15 @@ def answer_or_refuse(
     except ModelUnavailableError as error:
         if system.on_error == "raise":
             raise
-        failure_text = say(request.language, Reason("ungenerated", {"reason": error.reason}))
+        text = say(request.language, Reason("ungenerated", {"reason": error.reason}))
         record = ResponseRecord(
-            {"total": 1e3 * (perf_counter() - start_time)}, checks=(error_check(failure_text),)
+            {"total": 1e3 * (perf_counter() - start_time)}, checks=(error_check(text),)
         )
         return unretrieved_response(
             ResponseFields(
                 say(request.language, Reason("unavailable")),
                 status=Status.refuse,
-                refusal_reason=failure_text,
+                refusal_reason=text,
                 error=str(error),
             ),
             request,
@@ -247,8 +256,9 @@ def _hit_statistics(decisions: Decisions) -> dict[str, float | None]:
 
     For the log, not for a choice.
     """
-    hits, depth = decisions.trace.hits, int(decisions.outcome.depth[0])
-    hit_cosines: NDArray[np.float64] = hits.cosine[0, 0, depth][hits.chunk[0, 0, depth] >= 0]
+    hits = decisions.trace.hits
+    depth = int(decisions.outcome.depth[0])
+    hit_cosines: FloatArray = hits.cosine[0, 0, depth][hits.chunk[0, 0, depth] >= 0]
     if not len(hit_cosines):
         return {"n_hits": 0.0}
     return {
@@ -266,7 +276,8 @@ def _retrieve_depths(
 
     Returns: decisions of the gates, the depths, and whether all came from the strategy cache.
     """
-    caches, stored_depths = system.caches, _stored_depths(answer_key, system)
+    caches = system.caches
+    stored_depths = _stored_depths(answer_key, system)
     # names a document that is not there, cached or not
     document_scope = system.retriever.scope(request.documents)
     request_case = request.case()
@@ -329,7 +340,7 @@ def _depths(
     question_text: str,
     arm_name: str,
     stored_depths: Sequence[DepthHits],
-    document_scope: NDArray[np.int64] | None,
+    document_scope: IntArray | None,
     system: System,
 ) -> Iterator[DepthHits]:
     """Depths that the cache holds, then those beyond it; no model runs before one is asked for."""
@@ -413,7 +424,8 @@ def case_trace(
 
 def _answers_to_all_hits(trace: TraceData, system: System) -> Answers:
     """The answer to all hits of each depth, which signals of the answer are measured on."""
-    answer_keys, checked_answers = [], []
+    answer_keys = []
+    checked_answers = []
     for depth, hit_places in enumerate(answer_places(trace, 0, system.policy.structure)[0]):
         chunk_numbers = tuple(
             int(chunk_number)
@@ -500,12 +512,14 @@ def _decided_answer(
 ) -> ResponseFields:
     """What a decision says; `checked_answer` is the text that the gates read, None without one."""
     status = Status(int(decisions.status[0]))
-    is_refused, sources = status == Status.refuse, tuple[str, ...]()
+    is_refused = status == Status.refuse
+    sources = tuple[str, ...]()
     if status == Status.ok:
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked_answer)
     answer_text = None if checked_answer is None else checked_answer.text
     failure_reasons = [*decisions.trace.meta.get(SIGNAL_FAILURES, ())]
-    trace, encoder_name = decisions.trace, system.retriever.encoder.name
+    trace = decisions.trace
+    encoder_name = system.retriever.encoder.name
     passages = (
         trace.chunks[chunk_number].full_text
         for chunk_number in np.unique(trace.hits.chunk[0])
@@ -535,16 +549,15 @@ def _answer_sources(
     decisions: Decisions, chunk_numbers: Sequence[int], checked_answer: CheckedAnswer | None
 ) -> tuple[str, ...]:
     """Where the answer comes from: what it cites, first, then what else it was given."""
-    cited_chunks = (
+    chunks = (
         []
         if checked_answer is None
         else [chunk_numbers[cited_position] for cited_position in checked_answer.cited]
     )
-    source_names = (
-        decisions.trace.chunks[chunk_number].shown
-        for chunk_number in (*cited_chunks, *chunk_numbers)
+    names = (
+        decisions.trace.chunks[chunk_number].shown for chunk_number in (*chunks, *chunk_numbers)
     )
-    return tuple(dict.fromkeys(source_names))
+    return tuple(dict.fromkeys(names))
 
 
 def _options(decisions: Decisions) -> tuple[dict[str, Any], ...]:

@@ -96,9 +96,9 @@ def _live_tables(arms: Measured | None, rates: Measured | None) -> list[MetricTa
     """Tables of the bandit's arms and of the live rates, as far as they are measured."""
     table_settings = ((arms, ARM_METRICS, ("arm",)), (rates, RATE_METRICS, ("rate", "source")))
     return [
-        MetricTable(measure_table, metric_rows, label_columns)
-        for measure_table, metric_rows, label_columns in table_settings
-        if measure_table is not None
+        MetricTable(table, rows, columns)
+        for table, rows, columns in table_settings
+        if table is not None
     ]
 
 
@@ -152,21 +152,21 @@ def _registry(tables: Sequence[MetricTable]) -> Any:  # noqa: ANN401 - of a libr
 
     class Collected:
         def collect(self) -> Iterator[Any]:
-            for measure_table, metric_rows, label_columns in tables:
+            for measure_table, metric_rows, columns in tables:
                 metric_table = measure_table()
                 label_values = [
                     tuple(map(str, label_row))
-                    for label_row in metric_table[list(label_columns)].itertuples(index=False)
+                    for label_row in metric_table[list(columns)].itertuples(index=False)
                 ]
                 for metric_name, metric_kind, column_name, unit_factor, description in metric_rows:
                     metric_family = family_types[metric_kind](
-                        metric_name, f"{description}.", labels=label_columns
+                        metric_name, f"{description}.", labels=columns
                     )
-                    for row_labels, metric_value in zip(
+                    for labels, metric_value in zip(
                         label_values, metric_table[column_name], strict=True
                     ):
                         if metric_value == metric_value:  # noqa: PLR0124 - NaN says nothing
-                            metric_family.add_metric(row_labels, float(metric_value) * unit_factor)
+                            metric_family.add_metric(labels, float(metric_value) * unit_factor)
                     yield metric_family
 
     metric_registry = CollectorRegistry(auto_describe=False)

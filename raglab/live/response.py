@@ -92,8 +92,8 @@ class ResponseRecord(NamedTuple):
     logged: bool = False
 
     def __repr__(self) -> str:
-        count_text = f"{len(self.queries)} queries, {len(self.checks)} checks"
-        return f"{type(self).__name__}({count_text}, logged={self.logged})"
+        text = f"{len(self.queries)} queries, {len(self.checks)} checks"
+        return f"{type(self).__name__}({text}, logged={self.logged})"
 
 
 class Response(Mapping[str, Any]):
@@ -111,12 +111,11 @@ class Response(Mapping[str, Any]):
     def __init__(self, fields: ResponseFields, record: ResponseRecord) -> None:
         self.fields, self.record = fields, record
         list_fields = {
-            field_name: [*getattr(fields, field_name)]
-            for field_name in ("sources", "options", "warnings")
+            name: [*getattr(fields, name)] for name in ("sources", "options", "warnings")
         }
         status_fields = {"status": fields.status.name, "refused": fields.status == Status.refuse}
         all_fields = fields._asdict() | list_fields | status_fields
-        self._rows = {field_key: all_fields[field_key] for field_key in RESPONSE_KEYS}
+        self._rows = {key: all_fields[key] for key in RESPONSE_KEYS}
 
     def changed(self, warnings: Sequence[str] = (), **fields: Any) -> Response:  # noqa: ANN401
         """The response with some fields changed.
@@ -144,18 +143,16 @@ class Response(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
         shown_fields = {
-            field_key: field_value
-            for field_key, field_value in self._rows.items()
-            if field_value not in (None, [], False)
+            key: value for key, value in self._rows.items() if value not in (None, [], False)
         }
         if "clarification" in shown_fields:
             shown_fields["clarification"] = shown_fields["clarification"]["question_to_user"]
-        table_rows = "".join(
-            f"<tr><th style='text-align:left'>{field_key}</th><td "
-            f"style='{CELL_STYLE}'>{_escape_cell(field_value)}</td></tr>"
-            for field_key, field_value in shown_fields.items()
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{key}</th><td "
+            f"style='{CELL_STYLE}'>{_escape_cell(value)}</td></tr>"
+            for key, value in shown_fields.items()
         )
-        return f"<table class='{NO_MATH}'>{table_rows}</table>"
+        return f"<table class='{NO_MATH}'>{rows}</table>"
 
     def json(self) -> str:
         """The response as JSON, keys in the order of rule S0.3."""
@@ -189,10 +186,10 @@ class SingleGeneration:
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer of the generator, the first that it gave."""
-        answer_key = question, tuple(chunk.chunk_id for chunk in passages)
-        if answer_key not in self.known:
-            self.known[answer_key] = self.base.answer(question, passages)
-        return self.known[answer_key]
+        key = question, tuple(chunk.chunk_id for chunk in passages)
+        if key not in self.known:
+            self.known[key] = self.base.answer(question, passages)
+        return self.known[key]
 
 
 class SupportScorer(Protocol):
@@ -246,10 +243,8 @@ def check_answer(
         generation = generator.answer(question, passages)
     except (TimeoutError, ConnectionError) as error:
         failure_kind = "timeout" if isinstance(error, TimeoutError) else "no connection"
-        elapsed_seconds, failure_reason = (
-            perf_counter() - start_time,
-            f"{generator.name} raised {type(error).__name__}",
-        )
+        elapsed_seconds = perf_counter() - start_time
+        failure_reason = f"{generator.name} raised {type(error).__name__}"
         message = (
             f"a language model must answer, got {failure_kind} after {elapsed_seconds:.1f} s: "
             f"{failure_reason}; check it, "

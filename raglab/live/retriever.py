@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import resolver
 from raglab.arguments.user_warnings import warn_user
@@ -44,7 +43,7 @@ from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.pictures import picture_digest, stored_pixels
-from raglab.values import MAX_HITS_PER_CASE, Chunk, Corpus, Hits, refuse
+from raglab.values import MAX_HITS_PER_CASE, Chunk, Corpus, Hits, IntArray, VectorArray, refuse
 from raglab.words.packs import GENERIC, Pack
 
 LATE_INTERACTION = "late-interaction"
@@ -85,11 +84,11 @@ class RetrievalSettings(NamedTuple):
 
         Added ones only where they are not the default.
         """
-        setting_values = self._asdict() | {"arms": list(self.arms)}
+        values = self._asdict() | {"arms": list(self.arms)}
         return {
-            setting_name: setting
-            for setting_name, setting in setting_values.items()
-            if setting_name not in _ADDED_SETTINGS or setting != self._field_defaults[setting_name]
+            name: setting
+            for name, setting in values.items()
+            if name not in _ADDED_SETTINGS or setting != self._field_defaults[name]
         }
 
     @property
@@ -155,11 +154,11 @@ class RetrievalSettings(NamedTuple):
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
-        rewriter_name = rewriter.name if rewriter is not None else RM3
+        name = rewriter.name if rewriter is not None else RM3
         return self.stated | {
             "encoder": in_precision(identifier_of(self.encoder), self.precision),
             "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
-            "rewriter": rewriter_name if self.rewrites else None,
+            "rewriter": name if self.rewrites else None,
         }
 
 
@@ -202,7 +201,7 @@ class Retriever:
             self._next[text] = queries
         return queries
 
-    def scope(self, documents: Sequence[str]) -> NDArray[np.int64] | None:
+    def scope(self, documents: Sequence[str]) -> IntArray | None:
         """Positions that a question may find by the documents that its user named; None is all.
 
         Raises:
@@ -254,27 +253,33 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     for arm_name in checked_settings.arms:
         arm_row(arm_name)  # stops at an arm whose room is not installed
     for setting_name, (lower_bound, upper_bound) in _SETTING_RANGES.items():
-        setting, whole_text = (
-            getattr(checked_settings, setting_name),
-            "" if setting_name == "dense_weight" else "whole ",
-        )
+        setting = getattr(checked_settings, setting_name)
+        whole_text = "" if setting_name == "dense_weight" else "whole "
         number_type: Any = Integral if whole_text else Real
         if (
             not isinstance(setting, number_type)
             or isinstance(setting, bool)
             or not lower_bound <= setting <= upper_bound
         ):
-            requirement = (
-                f"{setting_name} must be a {whole_text}number in [{lower_bound:g}, {upper_bound:,}]"
+            refuse(
+                f"{setting_name} must be a {whole_text}number "
+                f"in [{lower_bound:g}, {upper_bound:,}]",
+                shown_value(setting),
+                "correct it",
             )
-            refuse(requirement, shown_value(setting), "correct it")
     if checked_settings.rerank_k > checked_settings.fetch_k:
-        size_text = f"{checked_settings.rerank_k} above {checked_settings.fetch_k}"
-        refuse("rerank_k must be at most fetch_k", size_text, "lower rerank_k")
+        refuse(
+            "rerank_k must be at most fetch_k",
+            f"{checked_settings.rerank_k} above {checked_settings.fetch_k}",
+            "lower rerank_k",
+        )
     check_kind(checked_settings.index)
     if checked_settings.precision not in get_args(Precision):
-        requirement = f"precision must be one of {', '.join(get_args(Precision))}"
-        refuse(requirement, repr(checked_settings.precision), "correct it")
+        refuse(
+            f"precision must be one of {', '.join(get_args(Precision))}",
+            repr(checked_settings.precision),
+            "correct it",
+        )
     return checked_settings
 
 
@@ -329,7 +334,7 @@ def retriever(
         reranker = CrossEncoderReranker(load_cross_encoder(wanted.reranker))
     sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
 
-    def vector(text: str) -> NDArray[np.float32]:
+    def vector(text: str) -> VectorArray:
         return embed_queries([text], encoder, tokens=False).vectors
 
     arm_rewriter = rewriter if wanted.rewrites else None
@@ -374,8 +379,12 @@ def _picture_vectors(
     def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
         chunk = chunk_of_digest[digest]
         if chunk.chunk_id not in corpus.pictures:
-            remedy = "load the corpus from its folder"
-            raise input_error(Where(chunk.source), "a picture must be there", remedy, "its words")
+            raise input_error(
+                Where(chunk.source),
+                "a picture must be there",
+                "load the corpus from its folder",
+                "its words",
+            )
         return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
 
     vectors = embed_pictures(encoder, list(picture_digests.values()), read, cache)
@@ -388,10 +397,8 @@ def warn_of_unread(ready_retriever: Retriever, wanted_settings: RetrievalSetting
     Pictures that are found or reranked by their words alone, the share of words in no embedding of
     long chunks, and another language than that of the encoder.
     """
-    encoder_name, chunks = (
-        ready_retriever.encoder.name,
-        ready_retriever.chunks[: ready_retriever.indexes.n_chunks],
-    )
+    encoder_name = ready_retriever.encoder.name
+    chunks = ready_retriever.chunks[: ready_retriever.indexes.n_chunks]
     picture_indices = set(ready_retriever.indexes.pictures.tolist())
     word_texts = [
         chunk.full_text
@@ -412,11 +419,14 @@ def warn_of_unread(ready_retriever: Retriever, wanted_settings: RetrievalSetting
     n_pictures = sum(picture_digest(chunk) is not None for chunk in chunks)
     if not n_pictures:
         return
-    reader_text, remedy = "", ""
+    reader_text = ""
+    remedy = ""
     if not ready_retriever.encoder.reads_pictures:
-        reader_text, remedy = f"{encoder_name} does not read", "name an encoder of the CLIP family"
+        reader_text = f"{encoder_name} does not read"
+        remedy = "name an encoder of the CLIP family"
     elif wanted_settings.reranker is not None and wanted_settings.rerank_k:
-        reader_text, remedy = f"{wanted_settings.reranker} reranks by their words", "set rerank_k=0"
+        reader_text = f"{wanted_settings.reranker} reranks by their words"
+        remedy = "set rerank_k=0"
     if reader_text:
         warn_user(
             f"{n_pictures} of {len(chunks)} chunks are pictures, which {reader_text}: only file "
@@ -427,7 +437,7 @@ def warn_of_unread(ready_retriever: Retriever, wanted_settings: RetrievalSetting
 
 def question_scopes(
     chunks: Sequence[Chunk], named: Sequence[Sequence[str]], whose: Sequence[str] = ()
-) -> list[NDArray[np.int64] | None]:
+) -> list[IntArray | None]:
     """Positions that each question may find.
 
     All (None), or those of the documents that the user named.
@@ -448,7 +458,7 @@ def question_scopes(
     for position, sources in enumerate(chunk_sources(chunks, meanings)):
         for source in sources:
             positions_of_source.setdefault(source, []).append(position)
-    scopes: list[NDArray[np.int64] | None] = []
+    scopes: list[IntArray | None] = []
     for case_index, wanted_sources in enumerate(named):
         for source in wanted_sources:
             if len(meanings[source].documents) > 1:
@@ -460,8 +470,11 @@ def question_scopes(
                     ("selected_sources", f" in {whose[case_index]}") if whose else ("documents", "")
                 )
                 source_advice = source_remedy(source, meanings[source], chunks)
-                requirement = f"{field_name} must name documents of the corpus"
-                refuse(requirement, f"{source!r}{case_text}", source_advice)
+                refuse(
+                    f"{field_name} must name documents of the corpus",
+                    f"{source!r}{case_text}",
+                    source_advice,
+                )
         positions = sorted(
             {position for source in wanted_sources for position in positions_of_source[source]}
         )
@@ -495,7 +508,7 @@ def _signatures(
 
 def restrict_to_hits(
     chunks: Sequence[Chunk], vectors: VectorRows, hits: Hits
-) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
+) -> tuple[tuple[Chunk, ...], Hits, VectorArray]:
     """Chunks that were hit, in their order; the hits with the chunks' new numbers.
 
     The chunks' embeddings, [C, dim].

@@ -223,7 +223,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        ask_below, apply_above = self.clarify_ask_below, self.clarify_apply_above
+        ask_below = self.clarify_ask_below
+        apply_above = self.clarify_apply_above
         if ask_below > apply_above:
             message = f"ASK_BELOW {ask_below:g} must be at most APPLY_ABOVE {apply_above:g}"
             raise ValueError(message)
@@ -262,12 +263,12 @@ class Settings(BaseSettings):
     @property
     def weights(self) -> RewardWeights:
         """Weights of the reward."""
-        weight_values = {
+        values = {
             component.weight: getattr(self, f"bandit_{component.variable.lower()}")
             for component in COMPONENT_BY_NAME.values()
             if component.variable
         }
-        return RewardWeights(**weight_values, lambda_=self.bandit_lambda)
+        return RewardWeights(**values, lambda_=self.bandit_lambda)
 
     def _stated(self, prefix: str, setting_names: Iterable[str]) -> dict[str, Any]:
         """Values of the fields with a prefix, by the names of a tuple of settings."""
@@ -332,7 +333,8 @@ class Settings(BaseSettings):
           InputError: see `bandit`; the log's URL is none, or the prior of a linear learner is no
             state of it.
         """
-        configured_bandit, prior_path = self.bandit(arms), self.bandit_prior
+        configured_bandit = self.bandit(arms)
+        path = self.bandit_prior
         return Online(
             bandit=configured_bandit,
             weights=self.weights,
@@ -340,8 +342,8 @@ class Settings(BaseSettings):
             log=log,
             arms=arms,
             seed=self.bandit_seed,
-            initial=load_state(prior_path, configured_bandit, arms)
-            if prior_path and configured_bandit.linear
+            initial=load_state(path, configured_bandit, arms)
+            if path and configured_bandit.linear
             else None,
             **how,
         )
@@ -388,12 +390,13 @@ def open_online(place: str | Path) -> Online:
     settings = Settings.read()
     log_place = settings.log_of("bandit", place)
     log_database = Database(log_place, CHOICE_TABLES, beside=REQUEST_TABLES, create=False)
-    with log_database.reading() as log_entries:
-        last_choice = log_entries.row(CHOICES)
+    with log_database.reading() as entries:
+        last_choice = entries.row(CHOICES)
     log_database.close()
     if last_choice is None:
-        requirement, remedy = "a log must hold choices of a bandit", "ask by arm bandit"
-        raise input_error(Where(log_database.shown), requirement, remedy)
+        raise input_error(
+            Where(log_database.shown), "a log must hold choices of a bandit", "ask by arm bandit"
+        )
     with as_written():
         arm_names = TypeAdapter(list[str]).validate_python(last_choice["arms"])
     return settings.online(log_place, arm_names, create=False)
@@ -411,8 +414,9 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     """
     settings = Settings.read()
     if place is None and settings.audit_log is None:
-        requirement, remedy = "it must name the audit log", "set it, or give a log"
-        raise input_error(Where(variable("audit_log")), requirement, remedy)
+        raise input_error(
+            Where(variable("audit_log")), "it must name the audit log", "set it, or give a log"
+        )
     return settings.audit(settings.log_of("audit", place or "."), create=False)
 
 
@@ -451,14 +455,19 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
     except ValidationError as error:
         first_error = error.errors()[0]
         file_place = file_place._replace(id=".".join(map(str, first_error["loc"])) or None)
-        requirement = "a prior must name for each arm n >= total >= square >= 0"
-        remedy = 'as in {"hybrid":{"n":40,"total":26,"square":18}}'
         raise input_error(
-            file_place, requirement, remedy, shown_value(first_error["input"])
+            file_place,
+            "a prior must name for each arm n >= total >= square >= 0",
+            'as in {"hybrid":{"n":40,"total":26,"square":18}}',
+            shown_value(first_error["input"]),
         ) from None
     for arm_name in arm_counts.keys() - {*LIVE_ARMS, *arms}:
-        requirement = f"a prior must name arms of {', '.join(LIVE_ARMS)}"
-        raise input_error(file_place, requirement, "correct the name", shown_value(arm_name))
+        raise input_error(
+            file_place,
+            f"a prior must name arms of {', '.join(LIVE_ARMS)}",
+            "correct the name",
+            shown_value(arm_name),
+        )
     no_counts = ArmCounts(n=0.0, total=0.0, square=0.0)
     return Stats(
         *(
@@ -479,7 +488,8 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
       InputError: the file cannot be read, or is the state of another learner, other arms, features
         or prior_mean.
     """
-    file_path, requirement = Path(path), "the prior must be a state of the learner"
+    file_path = Path(path)
+    requirement = "the prior must be a state of the learner"
     remedy = "make it with logged_state"
     state_text = read_text(file_path, _MAX_SETTINGS_BYTES).strip()
     try:
@@ -490,8 +500,12 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
     except ValueError as error:
         raise input_error(file_path, requirement, remedy, shown_value(str(error))) from None
     if saved_state.bandit.prior_mean != bandit.prior_mean:
-        prior_means = f"prior_mean {saved_state.bandit.prior_mean:g}, not {bandit.prior_mean:g}"
-        raise input_error(file_path, requirement, remedy, prior_means)
+        raise input_error(
+            file_path,
+            requirement,
+            remedy,
+            f"prior_mean {saved_state.bandit.prior_mean:g}, not {bandit.prior_mean:g}",
+        )
     return saved_state.state
 
 
@@ -525,10 +539,8 @@ def _check_names(statements: Iterable[Statement]) -> None:
     }
     stated_names: set[str] = set()
     for statement_place, stated_name in statements:
-        capital_name, plain_name = (
-            stated_name.upper(),
-            re.sub(r"[^A-Z0-9]", "", stated_name.upper()),
-        )
+        capital_name = stated_name.upper()
+        plain_name = re.sub(r"[^A-Z0-9]", "", stated_name.upper())
         is_ours = capital_name.startswith(VARIABLE_PREFIX)
         if plain_name.startswith("RAGLAB") and not is_ours:  # nearly one that we know
             is_ours = bool(get_close_matches(plain_name, plain_variables, 1, 0.85))
@@ -559,7 +571,8 @@ def _file_statements(file_path: Path) -> Iterator[Statement]:
     file_values = dotenv_values(stream=StringIO(file_text))
     # By dotenv's parser: `dotenv_values`, which pydantic-settings reads, passes over a broken line.
     for statement in parse_stream(StringIO(file_text)):
-        statement_text, statement_key = statement.original.string, statement.key
+        statement_text = statement.original.string
+        statement_key = statement.key
         # blank lines before a line are read together with it
         n_blank_lines = statement_text[: len(statement_text) - len(statement_text.lstrip())].count(
             "\n"

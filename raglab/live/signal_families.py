@@ -88,7 +88,8 @@ def with_document_signals(trace: Trace, reader: DocumentReader) -> Trace:
     The very same where it holds them already.
     """
     for signal_family in reader.families:
-        stored_origins, family_origins = trace.meta.get("signals", {}), signal_family.origin
+        stored_origins = trace.meta.get("signals", {})
+        family_origins = signal_family.origin
         if all(
             signal_name in trace.signals
             and stored_origins.get(signal_name) == family_origins[signal_name]

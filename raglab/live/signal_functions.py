@@ -73,8 +73,11 @@ class SignalFunction:
         declared_signal = self.declared
         unknown_columns = [field_name for field_name in self.needs if field_name not in ROW_COLUMNS]
         if unknown_columns or not self.needs:
-            requirement = f"needs of the signal {self.name} must be of {', '.join(ROW_COLUMNS)}"
-            refuse(requirement, ", ".join(unknown_columns) or "none", "correct them")
+            refuse(
+                f"needs of the signal {self.name} must be of {', '.join(ROW_COLUMNS)}",
+                ", ".join(unknown_columns) or "none",
+                "correct them",
+            )
         read_columns = {*self.needs}
         least_stage = (
             "answer"
@@ -84,15 +87,19 @@ class SignalFunction:
             else "query"
         )
         if SIGNAL_STAGES.index(declared_signal.stage) < SIGNAL_STAGES.index(least_stage):
-            requirement = f"stage of the signal {self.name} must be {least_stage} by its needs"
-            refuse(requirement, repr(self.stage), "correct it")
+            refuse(
+                f"stage of the signal {self.name} must be {least_stage} by its needs",
+                repr(self.stage),
+                "correct it",
+            )
         for field_name in ("n_hits", "batch"):
-            field_value = getattr(self, field_name)
-            if not isinstance(field_value, int) or isinstance(field_value, bool) or field_value < 1:
-                requirement = (
-                    f"{field_name} of the signal {self.name} must be a whole number from 1"
+            value = getattr(self, field_name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                refuse(
+                    f"{field_name} of the signal {self.name} must be a whole number from 1",
+                    repr(value),
+                    "correct it",
                 )
-                refuse(requirement, repr(field_value), "correct it")
         if not callable(self.fn):
             message = (
                 f"fn of the signal {self.name} must be callable, got {type(self.fn).__name__}."
@@ -126,8 +133,8 @@ class SignalFunction:
         The module's own name depends on how it was started.
         """
         inner_function = inspect.unwrap(self.fn)
-        function_name = getattr(inner_function, "__qualname__", type(inner_function).__qualname__)
-        return f"function {function_name}"[:MAX_TEXT_CHARACTERS]
+        name = getattr(inner_function, "__qualname__", type(inner_function).__qualname__)
+        return f"function {name}"[:MAX_TEXT_CHARACTERS]
 
     def __call__(self, rows: pd.DataFrame) -> Sequence[float]:
         """Numbers of the rows, as the function has them."""
@@ -136,8 +143,8 @@ class SignalFunction:
     @property
     def identity(self) -> str:
         """Name, version and digest of the function's own code, which changes as it is written."""
-        identity_parts = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
-        return f"{self.name} {self.version} {digest(canonical_json(identity_parts), 16)}"
+        parts = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
+        return f"{self.name} {self.version} {digest(canonical_json(parts), 16)}"
 
 
 SIGNAL_STAGES = get_args(Stage)
@@ -153,9 +160,9 @@ def _code_of(signal_callable: Any) -> list[Any]:  # noqa: ANN401 - a function, o
     if not hasattr(signal_callable, "__code__"):
         code_function = getattr(type(signal_callable), "__call__")  # noqa: B004, B009
     closed_values = list(getattr(code_function, "__defaults__", None) or ())
-    for closure_cell in getattr(code_function, "__closure__", None) or ():
+    for cell in getattr(code_function, "__closure__", None) or ():
         with suppress(ValueError):  # one that is empty yet
-            closed_values.append(closure_cell.cell_contents)
+            closed_values.append(cell.cell_contents)
     plain_texts = [
         repr(closed_value)
         for closed_value in closed_values
@@ -235,11 +242,14 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
             if owner_of_value
             else repr(signal)
         )
-        remedy = (
-            f"registered: {', '.join(known_names) or 'none'}; import the module of its "
-            f"@raglab.register_signal, or keep one entry point of {ENTRY_POINT_GROUP}"
+        refuse(
+            "a signal must be registered once",
+            signal_text,
+            (
+                f"registered: {', '.join(known_names) or 'none'}; import the module of its "
+                f"@raglab.register_signal, or keep one entry point of {ENTRY_POINT_GROUP}"
+            ),
         )
-        refuse("a signal must be registered once", signal_text, remedy)
     return _imported(matching_entries[0])
 
 

@@ -31,11 +31,11 @@ def text_attributes(*, has_texts: bool, **texts: str | None) -> Attributes:
     attributes: Attributes = {}
     for text_side, side_text in texts.items() if has_texts else ():
         if side_text is not None:
-            message_parts = [{"type": "text", "content": side_text}]
+            parts = [{"type": "text", "content": side_text}]
             stop_field = {"finish_reason": "stop"} if text_side == "output" else {}
             message = {
                 "role": "assistant" if stop_field else "user",
-                "parts": message_parts,
+                "parts": parts,
                 **stop_field,
             }
             attributes[f"gen_ai.{text_side}.messages"] = json.dumps([message])
@@ -61,7 +61,8 @@ def response_attributes(response: Response, *, has_texts: bool) -> Attributes:
 
     Every check without words.
     """
-    gate_checks, clarification = response.record.checks, response["clarification"]
+    gate_checks = response.record.checks
+    clarification = response["clarification"]
     attributes: Attributes = {
         f"raglab.{field_name}": response[field_name]
         for field_name in ("policy_id", "arm", "confidence")
@@ -70,8 +71,8 @@ def response_attributes(response: Response, *, has_texts: bool) -> Attributes:
     attributes["raglab.answer_cache_hit"] = response.record.answer_cache_hit
     check_rows = [
         {
-            field_name: field_value
-            for field_name, field_value in check_to_json(check).items()
+            field_name: value
+            for field_name, value in check_to_json(check).items()
             if field_name != "text"
         }
         for check in gate_checks
@@ -127,7 +128,7 @@ def retrieval_attributes(
 def _stated(attributes: Attributes) -> Attributes:
     """Attributes without those that have no value or no finite one, which JSON does not hold."""
     return {
-        attribute_name: attribute
-        for attribute_name, attribute in attributes.items()
+        name: attribute
+        for name, attribute in attributes.items()
         if attribute is not None and (not isinstance(attribute, float) or isfinite(attribute))
     }

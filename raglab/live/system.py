@@ -17,7 +17,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
@@ -62,7 +61,7 @@ from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret, pause_after
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.policies import Policy, load_pack
-from raglab.values import FLOAT_FIELDS, Corpus, Generator, Hits, refuse
+from raglab.values import FLOAT_FIELDS, AnyArray, Corpus, Generator, Hits, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import composed, visible
 from raglab.words.packs import Pack
@@ -72,7 +71,8 @@ if TYPE_CHECKING:
     from raglab.live.online_bandit import Online
     from raglab.live.settings import Settings
 
-AUDIT, BANDIT = "audit", "bandit"
+AUDIT = "audit"
+BANDIT = "bandit"
 AUDIT_UNWRITABLE = "the audit log cannot be written: questions get no row in it"
 BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses, nothing is learned"
 _UNWRITABLE = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
@@ -178,15 +178,15 @@ class Caches:
 
 def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
     """Depths of a retrieval as JSON holds them; floats keep every bit, NaN is null."""
-    depth_rows = []
+    rows = []
     for depth in depths:
         hit_fields: dict[str, list[Any]] = {}
-        for field_name in Hits._fields:
-            field_values: NDArray[Any] = getattr(depth.hits, field_name).ravel()
-            is_missing = np.isnan(field_values) if field_name in FLOAT_FIELDS else False
-            hit_fields[field_name] = np.where(is_missing, None, field_values).tolist()  # type: ignore[call-overload]
-        depth_rows.append({"query": depth.query, "hits": hit_fields})
-    return depth_rows
+        for name in Hits._fields:
+            values: AnyArray = getattr(depth.hits, name).ravel()
+            is_missing = np.isnan(values) if name in FLOAT_FIELDS else False
+            hit_fields[name] = np.where(is_missing, None, values).tolist()  # type: ignore[call-overload]
+        rows.append({"query": depth.query, "hits": hit_fields})
+    return rows
 
 
 def unpack_depths(depth_rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[DepthHits]:
@@ -200,7 +200,7 @@ def unpack_depths(depth_rows: Sequence[Mapping[str, Any]], n_chunks: int) -> lis
     """
     depths = []
     for depth_row in depth_rows:
-        hit_fields: dict[str, NDArray[Any]] = {
+        hit_fields: dict[str, AnyArray] = {
             field_name: np.array(
                 field_values, dtype=np.float64 if field_name in FLOAT_FIELDS else np.int32
             )
@@ -436,13 +436,18 @@ class System:
 
         # A wrong variable, a wrong index or a signal that is not there stops before any model is
         # loaded.
-        index_path, settings = Path(folder), Settings.read()
+        index_path = Path(folder)
+        settings = Settings.read()
         index = read_index(index_path, rewriter)
         chosen_policy = policy if isinstance(policy, Policy) else Policy.load(policy)
         live_signals = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen_policy)
         pack = load_pack(chosen_policy.pack)
-        remedy = "put that pack back, or make the index again"
-        check_pack(index.head.pack, pack.stored, f"the index {index_path}", remedy)
+        check_pack(
+            index.head.pack,
+            pack.stored,
+            f"the index {index_path}",
+            "put that pack back, or make the index again",
+        )
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at
         # every start.
         asks_back = settings.clarify_enabled is True if clarify is None else clarify
@@ -470,12 +475,15 @@ class System:
             index_path, settings, audit=audit, learns_defaults=learns_defaults
         )
         if audit_log is not None and learns_defaults:
-            remedy = "put that pack back, or move the log away"
             check_pack(
-                audit_log.pack(), pack.digest, f"what the log of {index_path} has learned", remedy
+                audit_log.pack(),
+                pack.digest,
+                f"what the log of {index_path} has learned",
+                "put that pack back, or move the log away",
             )
         # caches hold questions and answers, which the log is then not to keep
-        caches, cache_folder = None, index_path / CACHE
+        caches = None
+        cache_folder = index_path / CACHE
         if cache and settings.audit_query == "text" and not settings.audit_keep_days:
             caches = Caches(cache_folder)
             if cache_folder.is_symlink():  # out of its folder
@@ -540,8 +548,8 @@ class System:
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
             model_client = generator.client
-            model_line = model_client.capabilities(again=True).line(model_client.name)
-            print(model_line)  # noqa: T201 - what a person asked for
+            line = model_client.capabilities(again=True).line(model_client.name)
+            print(line)  # noqa: T201 - what a person asked for
         check_confidence(generator, confidence_switch(self.policy))
         if self.audit is not None:
             try:
@@ -576,14 +584,14 @@ class System:
         if index_content.fingerprint == self.fingerprint:
             return self
         if index_content.settings != opening.settings:
-            field_value = f"others in {opening.place}"
-            refuse("an open index must keep its settings", field_value, "reopen it")
+            value = f"others in {opening.place}"
+            refuse("an open index must keep its settings", value, "reopen it")
         document_fields = _documents_fields(
             index_content, opening, self.policy, self.pack, self.retriever
         )
         with self._change:
-            for field_name, field_value in document_fields.items():
-                setattr(self, field_name, field_value)
+            for field_name, value in document_fields.items():
+                setattr(self, field_name, value)
         return self
 
     def snapshot(self) -> Self:
@@ -614,8 +622,11 @@ class System:
           ValueError: this index is another one.
         """
         if fingerprint != self.fingerprint:
-            requirement = f"a reply must go to the index that asked, {fingerprint}"
-            refuse(requirement, self.fingerprint, "open that one, or ask again")
+            refuse(
+                f"a reply must go to the index that asked, {fingerprint}",
+                self.fingerprint,
+                "open that one, or ask again",
+            )
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy.
@@ -630,10 +641,8 @@ class System:
             tuned on scores of another system.
         """
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
-        chunk_names = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
-        return replace(
-            self, policy=policy, entities=chunk_names, signals=self.signals.under(policy)
-        )
+        names = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
+        return replace(self, policy=policy, entities=names, signals=self.signals.under(policy))
 
 
 def _documents_fields(
@@ -733,11 +742,10 @@ def _audit_log(
     if audit_log.log.read_only:
         if is_required or learns_defaults:
             explanation = "it is required" if is_required else "clarifications need it"
-            remedy = "name another in RAGLAB_AUDIT_LOG"
             raise input_error(
                 Where(audit_log.log.shown),
                 f"the audit log must be writable: {explanation}",
-                remedy,
+                "name another in RAGLAB_AUDIT_LOG",
                 "read-only",
             )
         warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(index_folder))}.")

@@ -164,18 +164,16 @@ class _TracedGenerator:
         return getattr(self.base, name)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        base_generator, make_attributes = (
-            self.base,
-            partial(text_attributes, has_texts=self.tracing.has_texts),
-        )
-        model_name = (
+        base_generator = self.base
+        make_attributes = partial(text_attributes, has_texts=self.tracing.has_texts)
+        name = (
             base_generator.client.name
             if isinstance(base_generator, ModelGenerator)
             else base_generator.name
         )
-        span_attributes = {"gen_ai.request.model": model_name, "gen_ai.provider.name": "raglab"}
+        span_attributes = {"gen_ai.request.model": name, "gen_ai.provider.name": "raglab"}
         with _span(
-            self.tracing, f"chat {model_name}", span_attributes | make_attributes(input=question)
+            self.tracing, f"chat {name}", span_attributes | make_attributes(input=question)
         ) as write_attributes:
             generation = base_generator.answer(question, passages)
             write_attributes(lambda: make_attributes(output=generation.text))

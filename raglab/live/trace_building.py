@@ -52,7 +52,17 @@ from raglab.store.loaders import hash_corpus
 from raglab.store.policies import load_pack
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace, TraceError
-from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
+from raglab.values import (
+    SCHEMA_VERSION,
+    AnyArray,
+    Case,
+    Chunk,
+    Corpus,
+    FloatArray,
+    Hits,
+    IntArray,
+    Latency,
+)
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.packs import GENERIC, Pack
 
@@ -83,7 +93,7 @@ class Batch(NamedTuple):
 
     hits: Hits
     queries: NDArray[np.str_]
-    ms: NDArray[np.float64]
+    ms: FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +232,7 @@ def plan_building(
     rewriter: Rewriter | None = None,
     download: bool = False,
     **settings: Any,  # noqa: ANN401 - fields of Settings
-) -> tuple[Building, list[NDArray[np.int64] | None]]:
+) -> tuple[Building, list[IntArray | None]]:
     """What a trace is built with, checked, and the positions that each case may find.
 
     Args: see `build_trace`.
@@ -263,7 +273,7 @@ def plan_building(
 def build_planned(
     building_plan: Building,
     cases: Sequence[Case],
-    allowed_positions: Sequence[NDArray[np.int64] | None],
+    allowed_positions: Sequence[IntArray | None],
     trace_path: Path | None,
 ) -> Trace:
     """Build the trace of some cases, or load it where it exists.
@@ -340,7 +350,7 @@ def _batch(
     ready_retriever: Retriever,
     retrieval_settings: RetrievalSettings,
     question_texts: Sequence[str],
-    scope_positions: Sequence[NDArray[np.int64] | None],
+    scope_positions: Sequence[IntArray | None],
 ) -> Batch:
     """Every arm and depth of some questions, one question after the other."""
     depths_by_case = []
@@ -359,7 +369,7 @@ def _batch(
                 ]
             )
 
-    def depth_table(read_depth: Callable[[DepthHits], Any]) -> NDArray[Any]:
+    def depth_table(read_depth: Callable[[DepthHits], Any]) -> AnyArray:
         return np.array(
             [
                 [[read_depth(depth_hits) for depth_hits in arm_depths] for arm_depths in case_arms]
@@ -397,14 +407,11 @@ def _existing(trace_path: Path | None, trace_meta: Mapping[str, Any]) -> Trace |
     if trace_path is None or not trace_path.is_file():
         return None
     try:
-        existing_trace = Trace.load(trace_path)
+        trace = Trace.load(trace_path)
     except TraceError:
         return None
-    is_same = all(
-        existing_trace.meta.get(meta_key) == trace_meta.get(meta_key)
-        for meta_key in ("fingerprint", "pack")
-    )
-    return existing_trace if is_same and existing_trace.vectors is not None else None
+    is_same = all(trace.meta.get(key) == trace_meta.get(key) for key in ("fingerprint", "pack"))
+    return trace if is_same and trace.vectors is not None else None
 
 
 def _completed(
@@ -444,7 +451,7 @@ def _resume_batch(
     return batch
 
 
-def _write_part(part_path: Path, part_arrays: Mapping[str, NDArray[Any]]) -> None:
+def _write_part(part_path: Path, part_arrays: Mapping[str, AnyArray]) -> None:
     """Write a part whole or not at all, so that a killed run leaves none that looks finished."""
     make_folder(part_path.parent)
     with replacing(part_path) as new_path, new_path.open("xb") as part_file:
@@ -452,12 +459,11 @@ def _write_part(part_path: Path, part_arrays: Mapping[str, NDArray[Any]]) -> Non
         np.savez(part_file, **part_arrays, digest=digest)  # type: ignore[arg-type]
 
 
-def _part_digest(part_path: Path, part_arrays: Mapping[str, NDArray[Any]]) -> str:
+def _part_digest(part_path: Path, part_arrays: Mapping[str, AnyArray]) -> str:
     """SHA-256 over a part's place and arrays."""
     part_hash = hashlib.sha256(f"{part_path.parent.name}/{part_path.name}".encode())
-    for array_name, part_array in part_arrays.items():
+    for name, part_array in part_arrays.items():
         part_hash.update(
-            f"{array_name} {part_array.dtype.str} {part_array.shape}".encode()
-            + part_array.tobytes()
+            f"{name} {part_array.dtype.str} {part_array.shape}".encode() + part_array.tobytes()
         )
     return part_hash.hexdigest()

@@ -67,8 +67,11 @@ def check_engine(engine: str) -> None:
       ValueError: it is not of `ENGINES`.
     """
     if engine not in ENGINES:
-        remedy = "auto takes numba where it is installed"
-        refuse("engine must be auto, numpy or numba", repr(engine), remedy)
+        refuse(
+            "engine must be auto, numpy or numba",
+            repr(engine),
+            "auto takes numba where it is installed",
+        )
 
 
 def kernel_of(engine: str, load: Callable[[], Kernel]) -> Kernel | None:

@@ -101,8 +101,9 @@ def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> It
 def jobs(n_jobs: int | None) -> Iterator[None]:
     """Loops inside the block by so many processes, as joblib counts them; 1 leaves them as is."""
     if n_jobs == 0:
-        rule = "n_jobs must be processes, or below 0 as joblib counts"
-        refuse(rule, 0, "1 is this process alone")
+        refuse(
+            "n_jobs must be processes, or below 0 as joblib counts", 0, "1 is this process alone"
+        )
     if n_jobs is None or n_jobs == 1:
         yield
     else:
@@ -119,8 +120,11 @@ def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a
     if kind in WORKER_KINDS:
         return Workers(kind, n or processors())
     if not hasattr(kind, "scheduler_info"):
-        rule = f"workers must be {', '.join(WORKER_KINDS)} or a dask.distributed.Client"
-        refuse(rule, repr(str(kind)[:80]), "see raglab.lab.parallel_workers")
+        refuse(
+            f"workers must be {', '.join(WORKER_KINDS)} or a dask.distributed.Client",
+            repr(str(kind)[:80]),
+            "see raglab.lab.parallel_workers",
+        )
     if n is not None:
         refuse("n must be left out of a cluster", n, "state it where the cluster is made")
     return Workers("dask", len(kind.scheduler_info()["workers"]), kind)
@@ -231,7 +235,8 @@ def _by_processes(
 
     size = max(1, -(-len(items) // (BLOCK_ITEMS * worker_pool.n)))
     blocks = [items[start : start + size] for start in range(0, len(items), size)]
-    done, failed_at = 0, -1
+    done = 0
+    failed_at = -1
     while done < len(blocks):
         calls = (delayed(run_block)(function, block, shared) for block in blocks[done:])
         try:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import is_number
-from raglab.metrics.intervals import FloatArray, Interval, check_level, clopper_pearson, t_quantile
-from raglab.values import Floats, Status
+from raglab.metrics.intervals import Interval, check_level, clopper_pearson, t_quantile
+from raglab.values import AnyArray, FloatArray, Floats, Status, WholeArray
 
 OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
 ASKED = "asked"  # short for both outcomes of asking
@@ -28,8 +27,8 @@ WRONG_CELL, RIGHT_CELL = 0, 1  # of which an undecided one is one
 COST_ROUNDING = 1e-9  # spreads below this share of the highest cost are rounding
 
 Costs = Mapping[str, Mapping[str, float]]
-Cells = NDArray[np.integer[Any]]  # cell of each case, or its label
-CellCounts = NDArray[Any]  # cases by cell or by label, whole numbers or weights
+Cells = WholeArray  # cell of each case, or its label
+CellCounts = AnyArray  # cases by cell or by label, whole numbers or weights
 
 
 # Decision and label of each cell, [20], and whether the expected sources are there; what is
@@ -164,12 +163,12 @@ def expected_cost(cells: CellCounts, costs: Costs | FloatArray | None = None) ->
       ... )
       (0.1, 0.05)
     """
-    cell_counts = cell_table(cells)
+    counts = cell_table(cells)
     # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers,
     # so that nothing is rounded before 1 - pass_rate is.
-    saved = cell_counts @ (1.0 - cell_costs(costs))
+    saved = counts @ (1.0 - cell_costs(costs))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return 1.0 - saved / cell_counts.sum(axis=-1)
+        return 1.0 - saved / counts.sum(axis=-1)
 
 
 def cell_table(cells: CellCounts) -> CellCounts:
@@ -201,10 +200,10 @@ def settled_cells(cells: CellCounts, cell: int) -> CellCounts:
 
     Source: rule S6.3.
     """
-    settled_counts = cells.copy()
-    settled_counts[..., cell] += settled_counts[..., PLAIN_CELLS:].sum(axis=-1)
-    settled_counts[..., PLAIN_CELLS:] = 0
-    return settled_counts
+    counts = cells.copy()
+    counts[..., cell] += counts[..., PLAIN_CELLS:].sum(axis=-1)
+    counts[..., PLAIN_CELLS:] = 0
+    return counts
 
 
 def hull(*intervals: Interval) -> Interval:
@@ -241,9 +240,10 @@ def cost_interval(
       >>> [round(float(end), 3) for end in cost_interval(cells)]
       [0.003, 0.445]
     """
-    cell_counts, cell_prices = cell_table(cells), cell_costs(costs)
+    counts = cell_table(cells)
+    cell_prices = cell_costs(costs)
     settled_tables = (
-        settled_cells(cell_counts, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
+        settled_cells(counts, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
     )
     return hull(
         *(_cost_interval(settled_table, cell_prices, level) for settled_table in settled_tables)
@@ -254,8 +254,10 @@ def _cost_interval(cell_counts: CellCounts, cell_prices: FloatArray, level: floa
     """Interval of the cost of cases none of which is undecided."""
     from scipy.special import stdtrit
 
-    tail_mass, n_cases = (1.0 - check_level(level)) / 2.0, cell_counts.sum(axis=-1)
-    highest_cost, lowest_cost = float(cell_prices.max()), float(cell_prices.min())
+    tail_mass = (1.0 - check_level(level)) / 2.0
+    n_cases = cell_counts.sum(axis=-1)
+    highest_cost = float(cell_prices.max())
+    lowest_cost = float(cell_prices.min())
     if not ((cell_prices > 0.0) & (cell_prices < highest_cost)).any():
         lower_bound, upper_bound = clopper_pearson(
             cell_counts @ (cell_prices > 0.0).astype(np.int64), n_cases, level
@@ -368,16 +370,15 @@ def paired_cost(
         shapes_text = f"{first.shape} and {second.shape}"
         msg = f"first and second must be the cells of the same cases, [Q] each, got {shapes_text}."
         raise ValueError(msg)
-    cell_prices, guard = cell_costs(costs), interval_guard(costs)
+    cell_prices = cell_costs(costs)
+    guard = interval_guard(costs)
     case_weights = np.ones(len(first)) if weights is None else weights
     settled_costs = [
         _paired_cost(*cell_pair, cell_prices, guard, level, case_weights)
         for cell_pair in settled_pairs(first, second)
     ]
-    lower_bound, upper_bound = (
-        min(side_cost.low for side_cost in settled_costs),
-        max(side_cost.high for side_cost in settled_costs),
-    )
+    lower_bound = min(side_cost.low for side_cost in settled_costs)
+    upper_bound = max(side_cost.high for side_cost in settled_costs)
     difference = float((case_weights * (cell_prices[second] - cell_prices[first])).mean())
     p_values = [side_cost.p for side_cost in settled_costs]
     return PairedCost(
@@ -417,11 +418,10 @@ def _paired_cost(
     """`paired_cost` of cases none of which is undecided."""
     from scipy.special import stdtr
 
-    tail_mass, n_cases = (1.0 - check_level(level)) / 2.0, len(first)
-    gains, largest_weight = (
-        weights * (cell_prices[second] - cell_prices[first]),
-        float(weights.max()),
-    )
+    tail_mass = (1.0 - check_level(level)) / 2.0
+    n_cases = len(first)
+    gains = weights * (cell_prices[second] - cell_prices[first])
+    largest_weight = float(weights.max())
     mean_gain, largest_difference, guard = (
         float(gains.mean()),
         largest_weight * float(cell_prices.max() - cell_prices.min()),
@@ -434,10 +434,8 @@ def _paired_cost(
         gains_below, gains_above = (
             np.append(gains, extra_gain) if guard else gains for extra_gain in (-guard, guard)
         )
-        lower_bound, upper_bound = (
-            _student_bound(gains_below, -1.0, level),
-            _student_bound(gains_above, 1.0, level),
-        )
+        lower_bound = _student_bound(gains_below, -1.0, level)
+        upper_bound = _student_bound(gains_above, 1.0, level)
         adverse_gains = gains_below if mean_gain > 0.0 else -gains_above
         t_statistic = float(
             adverse_gains.mean() / (adverse_gains.std(ddof=1) / np.sqrt(len(adverse_gains)))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from raglab.metrics.costs import Cells
-from raglab.metrics.intervals import FloatArray
-from raglab.values import Status
+from raglab.values import FloatArray, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,7 +227,8 @@ def crossing(
     lower_ends, upper_ends = crossing_ends(*cost_lines(policy_losses, label))
     rng = np.random.default_rng([seed, len(label)])
     resampled_lower, resampled_upper = crossing_ends(*cost_lines(policy_losses, label, rng))
-    lower_rival, upper_rival = int(np.argmax(lower_ends)), int(np.argmin(upper_ends))
+    lower_rival = int(np.argmax(lower_ends))
+    upper_rival = int(np.argmin(upper_ends))
     tail_mass = (1.0 - CROSSING_LEVEL) / 2.0
     intervals = [
         tuple(np.quantile(resampled_ends, [tail_mass, 1.0 - tail_mass], method="nearest").tolist())

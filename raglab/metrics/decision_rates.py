@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import check_present, plain_array
 from raglab.metrics.costs import (
@@ -27,8 +27,8 @@ from raglab.metrics.costs import (
     settled_cells,
     settled_pairs,
 )
-from raglab.metrics.intervals import FloatArray, IntArray, Interval, clopper_pearson
-from raglab.values import Status
+from raglab.metrics.intervals import Interval, clopper_pearson
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status
 
 OUTCOME_TABLE_SHAPE = (len(Status), len(Status))
 
@@ -58,7 +58,8 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> IntArray:
              [0, 1, 0],
              [0, 0, 0]])
     """
-    label_codes, status_codes = _checked_codes("label", label), _checked_codes("status", status)
+    label_codes = _checked_codes("label", label)
+    status_codes = _checked_codes("status", status)
     if label_codes.shape != status_codes.shape:
         msg = (
             f"label and status must be [Q] each, got shapes {label_codes.shape} and "
@@ -101,11 +102,11 @@ def outcome_intervals(counts: IntArray, level: float = 0.95) -> Interval:
       >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
       array([0.97, 0.56, 0.31])
     """
-    count_table = np.asarray(counts)
-    if count_table.shape[-2:] != OUTCOME_TABLE_SHAPE:
-        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {count_table.shape}."
+    table = np.asarray(counts)
+    if table.shape[-2:] != OUTCOME_TABLE_SHAPE:
+        msg = f"counts must be [..., 3, 3], see outcome_table, got shape {table.shape}."
         raise ValueError(msg)
-    return clopper_pearson(count_table, count_table.sum(axis=-1, keepdims=True), level)
+    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ TARGETS: Mapping[str, float] = {
 CELLS = len(Status) * 2
 
 
-def contributions(status: NDArray[np.int8]) -> IntArray:
+def contributions(status: CodeArray) -> IntArray:
     """What one decision adds to each of `COUNTS`, by outcome, label and expected sources found.
 
     Args:
@@ -239,11 +240,11 @@ def contributions(status: NDArray[np.int8]) -> IntArray:
     """
     outcome_codes = status[:, None, None], np.arange(3)[:, None], np.array([False, True])
     contribution_shape = len(status), 3, 2
-    rate_rows = [
+    rows = [
         np.broadcast_to(rate.counts(*outcome_codes), contribution_shape)
         for rate in RATE_TABLE.values()
     ]
-    return np.stack(rate_rows, axis=-1).astype(np.int64)
+    return np.stack(rows, axis=-1).astype(np.int64)
 
 
 def rate_counts(cells: CellCounts) -> CellCounts:
@@ -306,7 +307,7 @@ def rates(counts: CellCounts, labels: CellCounts) -> FloatArray:
         return counts / denominators(counts, labels)
 
 
-def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
+def hit_rate(relevant: BoolArray, k: int) -> float:
     """hit@k: share of queries with a relevant hit among the first k.
 
     Args:
@@ -327,7 +328,7 @@ def _relevance_table(relevance: ArrayLike, argument_name: str) -> CellCounts:
     return relevance_array
 
 
-def ndcg(relevant: NDArray[np.bool_], n_relevant: IntArray, k: int = 10) -> float:
+def ndcg(relevant: BoolArray, n_relevant: IntArray, k: int = 10) -> float:
     """nDCG@k with binary gains, mean over queries that have a relevant document.
 
     Args:
@@ -341,7 +342,8 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: IntArray, k: int = 10) -> floa
       >>> ndcg(np.array([[False, True]]), np.array([1]))
       0.6309297535714575
     """
-    relevant, n_relevant = _relevance_table(relevant, "relevant"), np.asarray(n_relevant)
+    relevant = _relevance_table(relevant, "relevant")
+    n_relevant = np.asarray(n_relevant)
     if (relevant.sum(axis=1) > n_relevant).any():
         msg = "relevant must not hold more hits than n_relevant; count a document once."
         raise ValueError(msg)
@@ -371,10 +373,8 @@ def graded_ndcg(grades: FloatArray, ideal: FloatArray, k: int = 10) -> FloatArra
       >>> graded_ndcg(np.array([[1.0, 2.0]]), np.array([[2.0, 1.0]]))
       array([0.8597187])
     """
-    top_grades, best_grades = (
-        _relevance_table(grades, "grades")[:, :k],
-        _relevance_table(ideal, "ideal")[:, :k],
-    )
+    top_grades = _relevance_table(grades, "grades")[:, :k]
+    best_grades = _relevance_table(ideal, "ideal")[:, :k]
     rank_discounts = 1.0 / np.log2(np.arange(2, max(top_grades.shape[1], best_grades.shape[1]) + 2))
     reached_gains, reachable_gains = (
         (grade_rows * rank_discounts[: grade_rows.shape[1]]).sum(axis=1)
@@ -549,7 +549,8 @@ def _paired_counts(
         effective_share = np.divide(
             rate_sizes, squared_sizes, out=np.ones_like(rate_sizes), where=squared_sizes > 0.0
         )
-        rate_sums, rate_sizes = rate_sums * effective_share, rate_sizes * effective_share
+        rate_sums = rate_sums * effective_share
+        rate_sizes = rate_sizes * effective_share
     return pair_counts, squared_weights, rate_sums, rate_sizes
 
 
@@ -572,7 +573,7 @@ class Weighed(NamedTuple):
         Args:
           cell: `RIGHT_CELL` or `WRONG_CELL`.
         """
-        return Weighed(*(settled_cells(cell_counts, cell) for cell_counts in self))
+        return Weighed(*(settled_cells(counts, cell) for counts in self))
 
 
 def effective_counts(weighed: Weighed) -> tuple[FloatArray, FloatArray]:
@@ -612,8 +613,10 @@ def rate_columns(
     Source: rules S6.2, S6.3, S6.15.
     """
     cells = cell_table(cells)
-    counted, labels = rate_counts(cells), label_counts(cells)
-    rate_values, rate_sizes = rates(counted, labels), denominators(counted, labels)
+    counted = rate_counts(cells)
+    labels = label_counts(cells)
+    rate_values = rates(counted, labels)
+    rate_sizes = denominators(counted, labels)
     settled_tables = [
         settled_cells(cells, settled_cell) for settled_cell in (RIGHT_CELL, WRONG_CELL)
     ]

@@ -11,14 +11,11 @@ from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import check_present, float_array
 from raglab.loops.parallel import by_threads
-from raglab.values import Floats, Ints
+from raglab.values import FloatArray, Floats, IntArray, Ints, PlaceArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 PAIRS_PER_THREAD = 2**14  # of counts whose interval one thread makes at a time
 MAX_EXACT_COUNT = 2**26  # of two counts up to it, one number holds both exactly
 
@@ -118,7 +115,7 @@ def _exact_interval(hit_counts: FloatArray, sample_sizes: FloatArray, level: flo
 
 def _distinct_pairs(
     hit_counts: FloatArray, sample_sizes: FloatArray
-) -> tuple[IntArray, IntArray, NDArray[np.intp]] | None:
+) -> tuple[IntArray, IntArray, PlaceArray] | None:
     """Counts and sizes of pairs that differ, and which of them each pair is, [...].
 
     None where none repeats.
@@ -136,10 +133,8 @@ def _distinct_pairs(
         hit_indices = hit_counts.astype(np.intp)
         is_present = np.zeros(int(largest_size) + 1, dtype=bool)
         is_present[hit_indices] = True
-        distinct_counts, pair_indices = (
-            np.flatnonzero(is_present),
-            (is_present.cumsum() - 1)[hit_indices],
-        )
+        distinct_counts = np.flatnonzero(is_present)
+        pair_indices = (is_present.cumsum() - 1)[hit_indices]
         distinct_sizes = np.full(len(distinct_counts), int(largest_size))
     else:
         distinct_keys, pair_indices = np.unique(pair_keys, return_inverse=True)
@@ -394,7 +389,8 @@ def percentile_interval(draws: FloatArray, level: float) -> tuple[FloatArray, Fl
       (1.5, 2.5)
     """
     known_draws = np.where(np.isfinite(draws), draws, np.nan)
-    lower_bound, upper_bound = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
+    lower_bound = np.full(draws.shape[1:], np.nan)
+    upper_bound = np.full(draws.shape[1:], np.nan)
     has_draws = ~np.isnan(known_draws).all(axis=0)  # nanquantile warns of columns without a number
     if has_draws.any():
         lower_bound[has_draws], upper_bound[has_draws] = np.nanquantile(
@@ -438,8 +434,8 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
 
 def _check_counts(hit_counts: FloatArray, sample_sizes: FloatArray) -> None:
     """Refuse counts that are missing or more than their cases."""
-    for argument_name, argument_counts in (("k", hit_counts), ("n", sample_sizes)):
-        check_present(argument_counts, argument_name, "count the cases, 0 where there is none")
+    for name, argument_counts in (("k", hit_counts), ("n", sample_sizes)):
+        check_present(argument_counts, name, "count the cases, 0 where there is none")
     if np.any((hit_counts < 0) | (hit_counts > sample_sizes)):
         msg = "k must be between 0 and n; count both on the same cases."
         raise ValueError(msg)

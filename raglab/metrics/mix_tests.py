@@ -10,12 +10,12 @@ from math import log
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS
 from raglab.metrics.decision_rates import label_counts
-from raglab.metrics.intervals import FloatArray, binomial_p
+from raglab.metrics.intervals import binomial_p
 from raglab.metrics.mixes import label_weights
+from raglab.values import BoolArray, FloatArray
 
 _LARGEST_STAKE_SHARE = 0.999  # of the largest stake, so that no product is 0
 _SMALLEST_TARGET = 1e-9  # of targets, which are tested inside (0, 1)
@@ -67,9 +67,9 @@ class MixTest(NamedTuple):
     level: float
 
     @property
-    def moved(self) -> NDArray[np.bool_]:
+    def moved(self) -> BoolArray:
         """Whether a rate moves with the mix: it is a share of cases of several labels, [T]."""
-        has_several_labels: NDArray[np.bool_] = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
+        has_several_labels: BoolArray = (label_counts(self.counted) > 0.0).sum(axis=-1) > 1
         return has_several_labels
 
     def p(self, place: int, alpha: float | FloatArray, *, lower: bool = False) -> FloatArray:
@@ -157,14 +157,13 @@ class MixTest(NamedTuple):
           alpha: target, on which side of which the bound lies as the p-value says.
           lower: for the lower bound of the largest rate.
         """
-        interval_start, interval_end = np.zeros(len(self.cells)), np.ones(len(self.cells))
+        interval_start = np.zeros(len(self.cells))
+        interval_end = np.ones(len(self.cells))
         midpoint = np.full(len(self.cells), alpha)
         for _ in range(_BOUND_HALVINGS):
             is_below = (self.p(place, midpoint, lower=lower) <= delta) != lower
-            interval_start, interval_end = (
-                np.where(is_below, interval_start, midpoint),
-                np.where(is_below, midpoint, interval_end),
-            )
+            interval_start = np.where(is_below, interval_start, midpoint)
+            interval_end = np.where(is_below, midpoint, interval_end)
             midpoint = (interval_start + interval_end) / 2.0
         return interval_start if lower else interval_end
 
@@ -194,13 +193,15 @@ class MixTest(NamedTuple):
           delta: error of the promise.
         """
         cell_excess = self.loss[place] - alpha * self.counted[place]
-        ideal_profile, unit_counts = np.zeros(len(LABEL_OF_CELL)), self.cells[row, place]
+        ideal_profile = np.zeros(len(LABEL_OF_CELL))
+        unit_counts = self.cells[row, place]
         ideal_profile[np.where(_CELL_HAS_LABEL, cell_excess, np.inf).argmin(axis=1)] = 1.0
         label_totals = label_counts(unit_counts)[LABEL_OF_CELL]
         observed_profile = np.divide(
             unit_counts, label_totals, out=np.zeros(len(label_totals)), where=label_totals > 0.0
         )
-        mean_shares, target_slice = self.corners.mean(axis=0), slice(place, place + 1)
+        mean_shares = self.corners.mean(axis=0)
+        target_slice = slice(place, place + 1)
 
         def labels(n_labels: int) -> FloatArray:
             return np.asarray(np.ceil(np.round(mean_shares * n_labels, 9)))

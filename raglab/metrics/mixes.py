@@ -27,13 +27,13 @@ from raglab.metrics.costs import (
 )
 from raglab.metrics.decision_rates import Weighed, label_counts
 from raglab.metrics.intervals import (
-    FloatArray,
     Stratum,
     check_delta,
     clopper_pearson,
     finite_interval,
     stratified_rate,
 )
+from raglab.values import FloatArray
 
 SAMPLE: Literal["sample"] = "sample"  # the mix of the labelled cases themselves
 FEW_UNITS = 10  # cases of a label below which its part of a mix is said to rest on few
@@ -159,7 +159,8 @@ class TrafficMix:
         """
         if self.corners:
             return np.array(self.corners)
-        share_ranges, is_stated = list(self.shares.values()), ~np.isnan(self.low)
+        share_ranges = list(self.shares.values())
+        is_stated = ~np.isnan(self.low)
         label_parts = np.eye(len(LABELS))[is_stated]
         if not is_stated.all():
             # what is not stated is one part, in the ratio of the cases; of none, in equal shares,
@@ -170,10 +171,8 @@ class TrafficMix:
                 if unstated_counts.any()
                 else np.full(len(LABELS), 1 / len(LABELS))
             )
-            share_ranges, label_parts = (
-                [*share_ranges, (0.0, 1.0)],
-                np.vstack([label_parts, unstated_ratio]),
-            )
+            share_ranges = [*share_ranges, (0.0, 1.0)]
+            label_parts = np.vstack([label_parts, unstated_ratio])
         corner_set = set()
         for free_place, (least_share, most_share) in enumerate(share_ranges):
             fixed_ends = [
@@ -225,12 +224,12 @@ def check_shares(corners: FloatArray, labels: CellCounts, where: str = "") -> No
     """
     for label_index, label in enumerate(LABELS):
         if corners[:, label_index].any() and not labels[label_index]:
-            cases_text = ", ".join(
+            text = ", ".join(
                 f"{int(n_cases)} {label_name}"
                 for label_name, n_cases in zip(LABELS, labels, strict=True)
             )
             rule = f"each label with a share of the mix must have a case{where}"
-            msg = f"{rule}, got {cases_text}; label some {label}, or set its share to 0."
+            msg = f"{rule}, got {text}; label some {label}, or set its share to 0."
             raise ValueError(msg)
 
 
@@ -319,10 +318,8 @@ def estimated_mix(
             for (sole_stratum,) in label_strata
         ]
         least_hits, most_hits, n_drawn = np.array(label_counts_drawn).T
-        lower_bounds, upper_bounds = (
-            clopper_pearson(least_hits, n_drawn, label_level).low,
-            clopper_pearson(most_hits, n_drawn, label_level).high,
-        )
+        lower_bounds = clopper_pearson(least_hits, n_drawn, label_level).low
+        upper_bounds = clopper_pearson(most_hits, n_drawn, label_level).high
         share_ends = [[*end_pair] for end_pair in np.column_stack([lower_bounds, upper_bounds])]
     occurs = np.isin(LABELS, labels)
     least_share, most_share = (
@@ -346,14 +343,12 @@ def label_weights(labels: CellCounts, shares: FloatArray) -> FloatArray:
       labels: cases by label, [..., 3].
       shares: of the labels in traffic, [3].
     """
-    case_counts = np.asarray(labels, dtype=np.float64)
-    present_shares = np.where(case_counts > 0.0, shares, 0.0)
+    counts = np.asarray(labels, dtype=np.float64)
+    present_shares = np.where(counts > 0.0, shares, 0.0)
     present_total = present_shares.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        case_weights = (
-            present_shares / present_total * case_counts.sum(axis=-1, keepdims=True) / case_counts
-        )
-    return np.where(case_counts > 0.0, case_weights, 0.0)
+        weights = present_shares / present_total * counts.sum(axis=-1, keepdims=True) / counts
+    return np.where(counts > 0.0, weights, 0.0)
 
 
 def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
@@ -366,9 +361,9 @@ def mix_column(label: Cells, mix: Mix) -> dict[str, FloatArray]:
     stated_mix = checked_mix(mix)
     if stated_mix is None:
         return {}
-    case_counts = np.bincount(label[label >= 0], minlength=len(LABELS))
-    traffic_shares = stated_mix.at_labels(case_counts).center(case_counts)
-    return {"weight": np.append(label_weights(case_counts, traffic_shares), np.nan)[label]}
+    counts = np.bincount(label[label >= 0], minlength=len(LABELS))
+    traffic_shares = stated_mix.at_labels(counts).center(counts)
+    return {"weight": np.append(label_weights(counts, traffic_shares), np.nan)[label]}
 
 
 def weighed_by_mix(cells: CellCounts, shares: FloatArray) -> Weighed:
@@ -389,11 +384,12 @@ def weighed_cases(cells: Cells, weight: FloatArray) -> Weighed:
       cells: cell of each case, [..., Q].
       weight: of each case, of any scale, [Q].
     """
-    scaled_weights, n_cells = weight * (len(weight) / weight.sum()), len(LABEL_OF_CELL)
-    policy_rows = cells.reshape(-1, cells.shape[-1])
+    scaled_weights = weight * (len(weight) / weight.sum())
+    n_cells = len(LABEL_OF_CELL)
+    rows = cells.reshape(-1, cells.shape[-1])
     counts, weights, squares = (
         np.array(
-            [np.bincount(policy_cells, row_weights, n_cells) for policy_cells in policy_rows]
+            [np.bincount(policy_cells, row_weights, n_cells) for policy_cells in rows]
         ).reshape(*cells.shape[:-1], n_cells)
         for row_weights in (None, scaled_weights, scaled_weights**2)
     )
@@ -409,9 +405,9 @@ def mix_weighings(cells: CellCounts, mix: TrafficMix | None) -> list[Weighed]:
     """
     if mix is None or not cells.size:
         return []
-    case_labels = label_counts(cells.reshape(-1, cells.shape[-1])[0])
-    mix_corners = mix.vertices(case_labels)
-    mix_points = [mix.center(case_labels), *(mix_corners if len(mix_corners) > 1 else ())]
+    labels = label_counts(cells.reshape(-1, cells.shape[-1])[0])
+    mix_corners = mix.vertices(labels)
+    mix_points = [mix.center(labels), *(mix_corners if len(mix_corners) > 1 else ())]
     return [weighed_by_mix(cells, mix_point) for mix_point in mix_points]
 
 

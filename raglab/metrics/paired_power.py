@@ -32,10 +32,11 @@ from typing import NamedTuple
 import numpy as np
 
 from raglab.metrics.costs import COST_ROUNDING
-from raglab.metrics.intervals import FloatArray, check_level, clopper_pearson
-from raglab.values import Floats
+from raglab.metrics.intervals import check_level, clopper_pearson
+from raglab.values import FloatArray, Floats
 
-POWER, LEVEL = 0.8, 0.95
+POWER = 0.8
+LEVEL = 0.95
 DIFFERENCES = (0.05, 0.10)  # of the highest cost, of which `needed` has the number of cases
 
 
@@ -188,7 +189,8 @@ def paired_sizes(gains: FloatArray, *, price: float = 1.0, guard: float = 0.0) -
         msg = f"price must be above 0, got {price}; it is what a failed contract costs."
         raise ValueError(msg)
     discordant_gains = case_gains[np.abs(case_gains) > COST_ROUNDING * price]
-    n_cases, n_discordant = len(case_gains), len(discordant_gains)
+    n_cases = len(case_gains)
+    n_discordant = len(discordant_gains)
     mean_square = float((discordant_gains**2).mean()) if n_discordant else price**2
     lower_bound, upper_bound = clopper_pearson(n_discordant, n_cases, LEVEL)
     share_range = Range(float(lower_bound), n_discordant / n_cases, float(upper_bound))

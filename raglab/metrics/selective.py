@@ -12,18 +12,11 @@ from math import log, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array, plain_array
-from raglab.metrics.intervals import (
-    FloatArray,
-    IntArray,
-    Interval,
-    check_level,
-    clopper_pearson,
-    percentile_interval,
-)
-from raglab.values import Curve, refuse
+from raglab.metrics.intervals import Interval, check_level, clopper_pearson, percentile_interval
+from raglab.values import BoolArray, Curve, FloatArray, IntArray, refuse
 
 
 class ConfidenceLevels(NamedTuple):
@@ -37,15 +30,14 @@ class ConfidenceLevels(NamedTuple):
     wrong: IntArray
 
 
-def check_confidence(
-    correct: ArrayLike, confidence: ArrayLike
-) -> tuple[NDArray[np.bool_], FloatArray]:
+def check_confidence(correct: ArrayLike, confidence: ArrayLike) -> tuple[BoolArray, FloatArray]:
     """Whether each case is wrong, and how confident it is, [Q] each.
 
     Raises:
       ValueError: no cases, shapes that differ, or a `correct` that is neither boolean nor 0 or 1.
     """
-    is_right, scores = plain_array(correct, "correct"), float_array(confidence, "confidence")
+    is_right = plain_array(correct, "correct")
+    scores = float_array(confidence, "confidence")
     if is_right.ndim != 1 or is_right.shape != scores.shape or not len(is_right):
         msg = (
             f"correct and confidence must be [Q] each, of one case at least, got shapes "
@@ -54,7 +46,8 @@ def check_confidence(
         raise ValueError(msg)
     is_neither = (is_right != 0) & (is_right != 1)
     if is_neither.any():
-        first_position, n_bad = int(is_neither.argmax()), int(is_neither.sum())
+        first_position = int(is_neither.argmax())
+        n_bad = int(is_neither.sum())
         msg = (
             f"correct must be boolean or 0 and 1, got {is_right[first_position]} at position "
             f"{first_position} "
@@ -103,7 +96,8 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> Curve:
       (array([0.33333333, 1.        ]), array([0.        , 0.33333333]))
     """
     thresholds, level_sizes, wrong_counts = confidence_levels(correct, confidence)
-    answered, wrong_answered = level_sizes[:-1].cumsum(), wrong_counts[:-1].cumsum()
+    answered = level_sizes[:-1].cumsum()
+    wrong_answered = wrong_counts[:-1].cumsum()
     return Curve(
         answered / level_sizes.sum(),
         wrong_answered / answered,
@@ -126,10 +120,8 @@ def mean_risk(level_sizes: IntArray, wrong_counts: IntArray) -> FloatArray:
     from scipy.special import digamma
 
     cases_after = level_sizes.cumsum(axis=-1)
-    cases_before, errors_before = (
-        cases_after - level_sizes,
-        wrong_counts.cumsum(axis=-1) - wrong_counts,
-    )
+    cases_before = cases_after - level_sizes
+    errors_before = wrong_counts.cumsum(axis=-1) - wrong_counts
     harmonic_sums = np.diff(digamma(cases_after + 1.0), axis=-1, prepend=digamma(1.0))
     level_sums = (
         errors_before - cases_before * (wrong_counts / np.maximum(level_sizes, 1))
@@ -181,7 +173,8 @@ def eaurc(correct: ArrayLike, confidence: ArrayLike) -> float:
       (0.0, 0.5)
     """
     _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
-    n_cases, n_wrong = level_sizes.sum(), wrong_counts.sum()
+    n_cases = level_sizes.sum()
+    n_wrong = wrong_counts.sum()
     best_risk = mean_risk(np.array([n_cases - n_wrong, n_wrong]), np.array([0, n_wrong]))
     return max(0.0, float(mean_risk(level_sizes, wrong_counts) - best_risk))
 
@@ -235,7 +228,8 @@ def prr(correct: ArrayLike, confidence: ArrayLike, *, max_rejection: float = 1.0
         refuse("max_rejection must be in (0, 1]", max_rejection, "1.0 rejects up to all cases")
     _, size, wrong = confidence_levels(correct, confidence)
     errors = np.repeat(wrong / np.maximum(size, 1), size)  # expected, by rank
-    n_cases, n_wrong = len(errors), int(wrong.sum())
+    n_cases = len(errors)
+    n_wrong = int(wrong.sum())
     if n_wrong in (0, n_cases):
         return nan
     perfect = np.arange(n_cases) >= n_cases - n_wrong
@@ -263,7 +257,8 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
       0.75
     """
     _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
-    right_counts, n_wrong = level_sizes - wrong_counts, int(wrong_counts.sum())
+    right_counts = level_sizes - wrong_counts
+    n_wrong = int(wrong_counts.sum())
     n_pairs = int(right_counts.sum()) * n_wrong
     return (
         int((right_counts * (2 * (n_wrong - wrong_counts.cumsum()) + wrong_counts)).sum())
@@ -304,7 +299,8 @@ def auroc_interval(correct: ArrayLike, confidence: ArrayLike, level: float = 0.9
     auroc_estimate = auroc(correct, confidence)
     _, level_sizes, wrong_counts = confidence_levels(correct, confidence)
     right_counts = level_sizes - wrong_counts
-    n_right, n_wrong = int(right_counts.sum()), int(wrong_counts.sum())
+    n_right = int(right_counts.sum())
+    n_wrong = int(wrong_counts.sum())
     rarer_count = min(n_right, n_wrong)
     if not rarer_count:
         return Interval(nan, nan)
@@ -432,7 +428,8 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
         1.0 - (1.0 - check_level(level)) / max(1, len(chosen_steps)),
     )
     answered = curve.n.astype(np.float64)
-    fewest_wrong, most_wrong = np.full(len(answered), -np.inf), np.full(len(answered), np.inf)
+    fewest_wrong = np.full(len(answered), -np.inf)
+    most_wrong = np.full(len(answered), np.inf)
     fewest_wrong[chosen_steps], most_wrong[chosen_steps] = (
         chosen_lower * answered[chosen_steps],
         chosen_upper * answered[chosen_steps],
@@ -445,10 +442,8 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
         np.minimum.accumulate(most_wrong[::-1])[::-1],  # M(b)
         np.minimum.accumulate(most_wrong - answered) + answered,  # M(a) + (n − a)
     )
-    lower_bounds, upper_bounds = (
-        np.clip(least_sum / answered, 0.0, 1.0),
-        np.clip(greatest_sum / answered, 0.0, 1.0),
-    )
+    lower_bounds = np.clip(least_sum / answered, 0.0, 1.0)
+    upper_bounds = np.clip(greatest_sum / answered, 0.0, 1.0)
     lower_bounds[chosen_steps], upper_bounds[chosen_steps] = chosen_lower, chosen_upper
     return Interval(lower_bounds, upper_bounds)
 
@@ -515,7 +510,8 @@ def aurc_difference(
         raise ValueError(msg)
     # a case is a cell of (rank in first, rank in second): resampling counts of cells keeps the
     # pairs
-    first_rank, second_rank = _rank_codes(truth_rows[0], first), _rank_codes(truth_rows[-1], second)
+    first_rank = _rank_codes(truth_rows[0], first)
+    second_rank = _rank_codes(truth_rows[-1], second)
     rank_base = int(second_rank.max()) + 1
     rank_cells, cell_counts = np.unique(first_rank * rank_base + second_rank, return_counts=True)
     rank_pairs = np.divmod(rank_cells, rank_base)

@@ -211,9 +211,9 @@ def check_bundled(identifier: str, folder: Path) -> None:
     expected_digests = BUNDLED_FILES.get(identifier.partition("==")[2], {})
     present_digests = _file_digests(folder)
     changed_files = sorted(
-        file_name
-        for file_name in {*present_digests, *expected_digests}
-        if present_digests.get(file_name) != expected_digests.get(file_name)
+        name
+        for name in {*present_digests, *expected_digests}
+        if present_digests.get(name) != expected_digests.get(name)
     )
     if changed_files or not expected_digests:
         install_command = (
@@ -231,13 +231,9 @@ def reads_pictures(folder: Path) -> bool:
 
     The CLIP family.
     """
-    for config_path in (folder / "config.json", *sorted(folder.glob("*/config.json"))):
+    for path in (folder / "config.json", *sorted(folder.glob("*/config.json"))):
         try:
-            configuration = (
-                json.loads(config_path.read_text(encoding="utf-8"))
-                if config_path.is_file()
-                else None
-            )
+            configuration = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
         except (OSError, ValueError, RecursionError):
             continue  # whoever loads the model says what is wrong with it
         if (
@@ -296,12 +292,10 @@ def _download_allowed() -> bool:
     Raises:
       ValueError: the variable must be 1 or 0.
     """
-    variable_text = os.environ.get(DOWNLOAD_VARIABLE, "").strip().lower()
-    if variable_text not in {"", "0", "false", "1", "true"}:
-        refuse(
-            f"{DOWNLOAD_VARIABLE} must be 1 or 0", repr(variable_text), "1 lets models be fetched"
-        )
-    return variable_text in {"1", "true"}
+    text = os.environ.get(DOWNLOAD_VARIABLE, "").strip().lower()
+    if text not in {"", "0", "false", "1", "true"}:
+        refuse(f"{DOWNLOAD_VARIABLE} must be 1 or 0", repr(text), "1 lets models be fetched")
+    return text in {"1", "true"}
 
 
 def _cached(repository: str, revision: str | None) -> Path:
@@ -393,8 +387,11 @@ def _fetched(repository: str, revision: str | None) -> Path:
         altered_path.unlink(missing_ok=True)
     if altered_files:
         shown_file = visible(altered_files[0].relative_to(folder).as_posix())
-        shown_fault = f"other content in {shown_file} of {revision_name!r}"
-        refuse("the hub must send what it lists", shown_fault, "try again, or another hub")
+        refuse(
+            "the hub must send what it lists",
+            f"other content in {shown_file} of {revision_name!r}",
+            "try again, or another hub",
+        )
     return folder
 
 
@@ -433,9 +430,9 @@ def _altered_files(folder: Path) -> list[Path]:
     nothing to compare then.
     """
     return [
-        snapshot_path
-        for snapshot_path in _read_files(folder)
-        if snapshot_path.is_symlink() and not _is_blob(snapshot_path, snapshot_path.readlink().name)
+        path
+        for path in _read_files(folder)
+        if path.is_symlink() and not _is_blob(path, path.readlink().name)
     ]
 
 
@@ -459,27 +456,21 @@ def file_digest(path: Path) -> str:
 
 def _content_hash(folder: Path) -> str:
     """First 12 hex digits of SHA-256 over a folder's weights, configurations and vocabularies."""
-    digest_lines = "".join(
-        f"{file_name} {content_digest}\n"
-        for file_name, content_digest in _file_digests(folder).items()
+    lines = "".join(
+        f"{name} {content_digest}\n" for name, content_digest in _file_digests(folder).items()
     )
-    return hashlib.sha256(digest_lines.encode()).hexdigest()[:12]
+    return hashlib.sha256(lines.encode()).hexdigest()[:12]
 
 
 def _file_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of each weights, configuration or vocabulary file in a folder, by its path there."""
-    return {
-        model_path.relative_to(folder).as_posix(): _sha256(model_path)
-        for model_path in _read_files(folder)
-    }
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in _read_files(folder)}
 
 
 def _read_files(folder: Path) -> list[Path]:
     """Files of weights, configuration or vocabulary in a folder, sorted."""
     return sorted(
-        model_path
-        for model_path in folder.rglob("*")
-        if model_path.is_file() and model_path.suffix in HASHED_SUFFIXES
+        path for path in folder.rglob("*") if path.is_file() and path.suffix in HASHED_SUFFIXES
     )
 
 

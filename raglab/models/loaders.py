@@ -36,6 +36,7 @@ from raglab.models.files import (
     reads_pictures,
 )
 from raglab.progress import waiting
+from raglab.values import AnyArray, FloatArray, IntArray, VectorArray
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Encoding(NamedTuple):
     L2-normalised, special tokens left out.
     """
 
-    sentences: NDArray[np.float32]
+    sentences: VectorArray
     tokens: list[Tokens]
 
 
@@ -94,7 +95,7 @@ class Encoder:
         """Whether it embeds pictures into the space of its texts, as CLIP family models do."""
         return "image" in self.model.modalities
 
-    def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
+    def pictures(self, pictures: Sequence[Any]) -> VectorArray:
         """Embeddings of pictures in the space of the sentences, L2-normalised, float32 [N, dim].
 
         Distances of a text to texts and to pictures do not compare: the two kinds lie apart in the
@@ -105,7 +106,7 @@ class Encoder:
             and cut.
         """
 
-        def one_pass(positions: list[int]) -> NDArray[np.float32]:
+        def one_pass(positions: list[int]) -> VectorArray:
             picture_batch: Any = [pictures[position] for position in positions]
             return _sentence_vectors(
                 self.model.encode(
@@ -117,19 +118,19 @@ class Encoder:
                 )
             )
 
-        sort_keys = [(*picture.size, position) for position, picture in enumerate(pictures)]
-        return self._in_order(forward_passes(self.model, sort_keys, one_pass), len(pictures))
+        keys = [(*picture.size, position) for position, picture in enumerate(pictures)]
+        return self._in_order(forward_passes(self.model, keys, one_pass), len(pictures))
 
     def _in_order(
-        self, vector_passes: Iterator[tuple[list[int], NDArray[np.float32]]], n_vectors: int
-    ) -> NDArray[np.float32]:
+        self, vector_passes: Iterator[tuple[list[int], VectorArray]], n_vectors: int
+    ) -> VectorArray:
         """Vectors of all passes, each at its place."""
         embeddings = np.empty((n_vectors, self.dim), np.float32)
         for positions, vectors in vector_passes:
             embeddings[positions] = vectors
         return embeddings
 
-    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> VectorArray:
         """Sentence embeddings, L2-normalised, float32 [N, dim].
 
         Args:
@@ -160,7 +161,7 @@ class Encoder:
                 token_arrays[position] = token_vectors
         return Encoding(sentences, token_arrays)
 
-    def spans(self, texts: Sequence[str], *, query: bool = False) -> list[NDArray[np.int64]]:
+    def spans(self, texts: Sequence[str], *, query: bool = False) -> list[IntArray]:
         """First and past-end character of each token `tokens` embeds, one [n_tokens, 2] a text.
 
         Raises:
@@ -169,8 +170,11 @@ class Encoder:
         special_ids = self._special_ids()
         tokenizer: Any = self.model.tokenizer
         if not getattr(tokenizer, "is_fast", False):
-            offsets_rule = "an encoder must say which characters a token stands for"
-            refuse(offsets_rule, f"{self.name}, whose tokenizer does not", "choose another encoder")
+            refuse(
+                "an encoder must say which characters a token stands for",
+                f"{self.name}, whose tokenizer does not",
+                "choose another encoder",
+            )
         prompt_text = self.prompts.query if query else self.prompts.passage
         n_prompt_tokens = sum(
             token_id not in special_ids for token_id in tokenizer(prompt_text)["input_ids"]
@@ -197,23 +201,23 @@ class Encoder:
             )
         return token_spans
 
-    def lengths(self, texts: Sequence[str]) -> NDArray[np.int64]:
+    def lengths(self, texts: Sequence[str]) -> IntArray:
         """Tokens of each passage by the model's count, with prompt and framing tokens, [N]."""
         # A copy: a tokenizer that other threads use must not be told to stop cutting.
         tokenizer: Any = copy.deepcopy(self.model.tokenizer)
-        token_counts: list[int] = []
+        counts: list[int] = []
         for batch_start in range(0, len(texts), COUNTED_TEXTS):
             prompted_texts = [
                 self.prompts.passage + text
                 for text in texts[batch_start : batch_start + COUNTED_TEXTS]
             ]
-            token_counts += [
+            counts += [
                 len(token_ids)
                 for token_ids in tokenizer(prompted_texts, truncation=False, verbose=False)[
                     "input_ids"
                 ]
             ]
-        return np.array(token_counts, dtype=np.int64)
+        return np.array(counts, dtype=np.int64)
 
     def _passes(
         self,
@@ -248,8 +252,11 @@ class Encoder:
         """Ids of the tokens that frame and pad a text; an unknown word is a word."""
         tokenizer = self.model.tokenizer
         if not hasattr(tokenizer, "all_special_ids") or self.reads_pictures:
-            pooling_rule = "token embeddings need a transformer that reads texts alone"
-            refuse(pooling_rule, self.name, "set rerank_k=0, or choose another encoder")
+            refuse(
+                "token embeddings need a transformer that reads texts alone",
+                self.name,
+                "set rerank_k=0, or choose another encoder",
+            )
         return sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
@@ -263,7 +270,7 @@ class CrossEncoder:
     name: str
     model: st.CrossEncoder = field(repr=False, compare=False)
 
-    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Raw logits of (question, passage) pairs, float64 [N]; no activation is applied."""
         return _logits(self.model, pairs)[:, 0]
 
@@ -280,7 +287,7 @@ class Nli:
     label: int
     model: st.CrossEncoder = field(repr=False, compare=False)
 
-    def entailment(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def entailment(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Probability that the first entails the second of (premise, hypothesis), float64 [N]."""
         return label_probability(self.model, self.label, pairs)
 
@@ -344,9 +351,11 @@ def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
     """
     identifier, model = open_cross_encoder(name, download=download)
     if model.config.num_labels != 1:
-        shown_labels = f"{model.config.num_labels} from {identifier}"
-        logit_rule = "a cross-encoder must give one logit a pair"
-        refuse(logit_rule, shown_labels, "choose one trained for ranking (num_labels 1)")
+        refuse(
+            "a cross-encoder must give one logit a pair",
+            f"{model.config.num_labels} from {identifier}",
+            "choose one trained for ranking (num_labels 1)",
+        )
     return CrossEncoder(identifier, model)
 
 
@@ -367,8 +376,11 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
         if label_name.lower().startswith("entail")
     ]
     if len(entailment_ids) != 1 or len(names_by_label) < 2:
-        label_rule = "an NLI model must have one label named entailment"
-        refuse(label_rule, f"{names_by_label} from {identifier}", "choose another")
+        refuse(
+            "an NLI model must have one label named entailment",
+            f"{names_by_label} from {identifier}",
+            "choose another",
+        )
     return Nli(identifier, entailment_ids[0], model)
 
 
@@ -399,8 +411,17 @@ class CausalModel:
             roles = [message["role"] for message in messages]
             if roles[:2] != ["system", "user"]:
                 raise
-            merged_text = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-            return self.ids(self._chat([{"role": "user", "content": merged_text}, *messages[2:]]))
+            return self.ids(
+                self._chat(
+                    [
+                        {
+                            "role": "user",
+                            "content": f"{messages[0]['content']}\n\n{messages[1]['content']}",
+                        },
+                        *messages[2:],
+                    ]
+                )
+            )
 
     def _chat(self, messages: Sequence[Mapping[str, str]]) -> str:
         plain_messages = [dict(message) for message in messages]
@@ -440,9 +461,7 @@ class CausalModel:
             if token_id is not None
         )
 
-    def log_probabilities(
-        self, prompt_ids: Sequence[int]
-    ) -> Generator[NDArray[np.float64], int, None]:
+    def log_probabilities(self, prompt_ids: Sequence[int]) -> Generator[FloatArray, int, None]:
         """Log-probabilities of the next token, [vocabulary].
 
         After some tokens, then after each one that is sent.
@@ -455,7 +474,8 @@ class CausalModel:
         """
         import torch
 
-        cached_keys, next_ids = None, list(prompt_ids)
+        cached_keys = None
+        next_ids = list(prompt_ids)
         while True:
             with _THREADS.single_thread():
                 input_ids = torch.tensor([next_ids], device=self.model.device)
@@ -550,8 +570,8 @@ def causal_model_name(name: str, *, download: bool = False) -> str:
 
 def _causal_files(model_name: str, *, download: bool) -> tuple[str, Path, Path | None]:
     """Identifier, folder and, where it is one, file in GGUF of a causal language model."""
-    if gguf_path := _gguf_file(model_name):
-        return f"{gguf_path.stem}@{file_digest(gguf_path)}", gguf_path.parent, gguf_path
+    if path := _gguf_file(model_name):
+        return f"{path.stem}@{file_digest(path)}", path.parent, path
     model_files = find_model(str(model_name), download=download)
     return model_files.identifier, model_files.folder, None
 
@@ -570,13 +590,17 @@ def check_causal_name(model_name: str | os.PathLike[str]) -> None:
         or len(model_path.parts) > 2
     )
     if is_path and not model_path.exists():
-        path_rule = (
-            "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
+        refuse(
+            "a model must be a folder, a file in GGUF or a name of the hub such as owner/name",
+            f"{visible(str(model_name))!r}, which does not exist",
+            "correct the path",
         )
-        refuse(path_rule, f"{visible(str(model_name))!r}, which does not exist", "correct the path")
     if model_path.is_file() and model_path.suffix != ".gguf":
-        path_rule = "a file of a model must be in GGUF and end in .gguf"
-        refuse(path_rule, repr(visible(str(model_name))), "name its folder")
+        refuse(
+            "a file of a model must be in GGUF and end in .gguf",
+            repr(visible(str(model_name))),
+            "name its folder",
+        )
 
 
 def _gguf_file(model_name: str) -> Path | None:
@@ -657,7 +681,7 @@ def identifier_of(name: str | None = None) -> str:
 
 def label_probability(
     model: st.CrossEncoder, label_id: int, pairs: Sequence[tuple[str, str]]
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Probability of one label of pairs, float64 [N]."""
     logits = _logits(model, pairs)
     if model.config.problem_type == "multi_label_classification":
@@ -666,11 +690,11 @@ def label_probability(
     return odds[:, label_id] / odds.sum(axis=1)
 
 
-def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> FloatArray:
     """Raw logits of pairs, float64 [N, labels]; no activation is applied."""
     from torch import nn
 
-    def one_pass(positions: list[int]) -> NDArray[np.float64]:
+    def one_pass(positions: list[int]) -> FloatArray:
         pair_batch = [pairs[position] for position in positions]
         raw_logits = model.predict(
             pair_batch, batch_size=BATCH_TEXTS, activation_fn=nn.Identity(), show_progress_bar=False
@@ -779,7 +803,7 @@ class _TorchThreads:
 _THREADS = _TorchThreads()
 
 
-def _sentence_vectors(outputs: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
+def _sentence_vectors(outputs: Sequence[Mapping[str, Any]]) -> VectorArray:
     """Sentence embeddings of a pass, [n, dim]."""
     return _unit_vectors(
         np.stack([numpy_array(text_output["sentence_embedding"]) for text_output in outputs])
@@ -800,20 +824,18 @@ def _tokens(outputs: Sequence[Mapping[str, Any]], special_ids: Sequence[int]) ->
     return token_arrays
 
 
-def numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
+def numpy_array(tensor: Any) -> AnyArray:  # noqa: ANN401  (a torch tensor on any device)
     """Copy a tensor to numpy, which does not know every short float of torch."""
     cpu_tensor = tensor.detach().cpu()
-    array: NDArray[Any] = (
-        cpu_tensor.float() if cpu_tensor.is_floating_point() else cpu_tensor
-    ).numpy()
+    array: AnyArray = (cpu_tensor.float() if cpu_tensor.is_floating_point() else cpu_tensor).numpy()
     return array
 
 
-def _unit_vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:
+def _unit_vectors(vectors: AnyArray) -> VectorArray:
     """Rows divided by their Euclidean norm, float32; a zero row stays zero."""
     float_vectors = vectors.astype(np.float32)
     norms = np.linalg.norm(float_vectors, axis=-1, keepdims=True)
-    unit_vectors: NDArray[np.float32] = np.divide(
+    unit_vectors: VectorArray = np.divide(
         float_vectors, norms, out=np.zeros_like(float_vectors), where=norms > 0
     )
     return unit_vectors

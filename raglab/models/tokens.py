@@ -48,7 +48,8 @@ def encoder_tokens(name: str | None = None) -> EncoderTokens:
       (256, [2, 6])
     """
     if name is None:
-        folder, prompts = bundled_model()[1], NO_PROMPTS
+        folder = bundled_model()[1]
+        prompts = NO_PROMPTS
     else:
         folder = find_model(name).folder
         prompts = read_prompts(folder)
@@ -61,8 +62,8 @@ def _module_folder(folder: Path) -> Path:
     """Folder of the module that reads the text: the first of `modules.json`."""
     modules = _stated(folder / "modules.json")
     first_module = modules[0] if isinstance(modules, list) and modules else {}
-    module_path = first_module.get("path") if isinstance(first_module, dict) else None
-    module_folder = folder / module_path if isinstance(module_path, str) else folder
+    path = first_module.get("path") if isinstance(first_module, dict) else None
+    module_folder = folder / path if isinstance(path, str) else folder
     return (
         module_folder
         if module_folder.is_dir() and module_folder.resolve().is_relative_to(folder.resolve())
@@ -145,10 +146,10 @@ def _tokenizer(module_folder: Path, folder: Path) -> Tokenizer:
 
 def _token_counts(tokenizer: Tokenizer, prompt: str, texts: Sequence[str]) -> list[int]:
     """Tokens of each of some passages behind a prompt, those that frame it included."""
-    token_counts: list[int] = []
+    counts: list[int] = []
     for batch_start in range(0, len(texts), _COUNTED_TEXTS):
         prompted_texts = [
             prompt + text for text in texts[batch_start : batch_start + _COUNTED_TEXTS]
         ]
-        token_counts += map(len, tokenizer.encode_batch_fast(prompted_texts))
-    return token_counts
+        counts += map(len, tokenizer.encode_batch_fast(prompted_texts))
+    return counts

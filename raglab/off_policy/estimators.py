@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from raglab.loops.parallel import run_each
-from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.logs import EvaluationRows, Log
+from raglab.values import FloatArray
 
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
 NORMALISED_ESTIMATORS = ("replay", "snips")  # divided by the sum of their weights
@@ -129,7 +129,8 @@ def _fitted_means(rows: EvaluationRows, used_weights: FloatArray | None) -> Floa
     (r − mean of a) / share of a with a round of arm a; the log's mean stands in for arms never
     logged.
     """
-    log, n_rounds = rows.log, len(rows.weight)
+    log = rows.log
+    n_rounds = len(rows.weight)
     arm_shares = rows.pulls / n_rounds
     mean_slopes = rows.mass.copy()
     if used_weights is not None:
@@ -201,7 +202,8 @@ def bootstrap_values(
     weights_by_name = [
         (estimator, estimator_weight(rows, estimator, settings)) for estimator in names
     ]
-    block_size, session = max(1, COUNTS_AT_ONCE // n_boot), rows.log.session
+    block_size = max(1, COUNTS_AT_ONCE // n_boot)
+    session = rows.log.session
     columns_of_block = partial(_block_columns, rows, weights_by_name, midpoint(rows.log.reward))
     session_totals = None
     if session is not None:
@@ -257,12 +259,10 @@ def _resampled_sums(
     if n_drawn_before % 2:
         rng.integers(0, 2**32, dtype=np.uint32)
     block = slice(block_start, block_start + block_size)
-    block_rows = columns_of_block(block) if session_totals is None else session_totals[block]
-    poisson_counts = _poisson()[
-        rng.integers(0, 2**16, size=(n_boot, len(block_rows)), dtype=np.uint16)
-    ]
+    rows = columns_of_block(block) if session_totals is None else session_totals[block]
+    poisson_counts = _poisson()[rng.integers(0, 2**16, size=(n_boot, len(rows)), dtype=np.uint16)]
     return np.einsum(
-        "br,rc->bc", poisson_counts, block_rows
+        "br,rc->bc", poisson_counts, rows
     )  # not by BLAS, whose bits hang on its threads
 
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import Bandit
-from raglab.metrics.intervals import FloatArray, check_level, percentile_interval
+from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.off_policy.estimators import (
     ESTIMATORS,
     WEIGHTED,
@@ -50,7 +50,7 @@ from raglab.off_policy.trust import (
     diagnose_estimate,
     target_overlap,
 )
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,8 +84,8 @@ def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
     """The one column that is estimated, with a warning if it was chosen for the user."""
     if reward is not None and not isinstance(reward, str):
         refuse("reward must be one column here", repr(reward), "call it once for each")
-    (outcome_name,) = outcome_columns(log, reward)
-    return outcome_name
+    (name,) = outcome_columns(log, reward)
+    return name
 
 
 def check_arguments(estimators: Sequence[str], level: float, interval: str, n_boot: int) -> None:
@@ -96,8 +96,11 @@ def check_arguments(estimators: Sequence[str], level: float, interval: str, n_bo
         else [estimator for estimator in estimators if estimator not in ESTIMATORS]
     )
     if unknown_names:
-        rule = f"estimators must be a sequence of {list(ESTIMATORS)}"
-        refuse(rule, repr(unknown_names), "even one stands in a tuple")
+        refuse(
+            f"estimators must be a sequence of {list(ESTIMATORS)}",
+            repr(unknown_names),
+            "even one stands in a tuple",
+        )
     check_level(level)
     if interval not in {"delta", "bootstrap"}:
         refuse("interval must be delta or bootstrap", repr(interval), "delta is usual")
@@ -113,8 +116,11 @@ def check_weight(**weights: float | None) -> None:
     """
     for argument, max_weight in weights.items():
         if max_weight is not None and not max_weight > 0.0:
-            remedy = "leave it out for the square root of the rounds"
-            refuse(f"{argument} must be a weight above 0", f"{max_weight:g}", remedy)
+            refuse(
+                f"{argument} must be a weight above 0",
+                f"{max_weight:g}",
+                "leave it out for the square root of the rounds",
+            )
 
 
 def assess(
@@ -335,7 +341,8 @@ def estimate(
         assessments = assess(
             weighed_rows, estimators, seed, level, interval, n_boot, (clip, switch), rules
         )
-        table_rows, reasons = [], {}
+        table_rows = []
+        reasons = {}
         for estimator, (estimator_fit, diagnosis, resampled) in zip(
             estimators, assessments, strict=True
         ):
@@ -441,10 +448,8 @@ def difference(
     )
     # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike
     # cancels.
-    value_difference, influence = (
-        fits[0].value - fits[1].value,
-        fits[0].influence - fits[1].influence,
-    )
+    value_difference = fits[0].value - fits[1].value
+    influence = fits[0].influence - fits[1].influence
     resampled_difference = None if resampled[0] is None else resampled[0] - resampled[1]
     lower_end, upper_end = interval_ends(
         value_difference, influence, weighed_pair[0].log, resampled_difference, level
@@ -507,8 +512,8 @@ def overlap(
     """
     check_level(level)
     target_shares = target_probabilities(target, log, arms, mask, features)
-    (weighed_rows,) = weigh_targets(log, (target_shares,), arms, session, mask)
-    return target_overlap(weighed_rows, level, rules or Rules())
+    (rows,) = weigh_targets(log, (target_shares,), arms, session, mask)
+    return target_overlap(rows, level, rules or Rules())
 
 
 def lower_bound(
@@ -560,7 +565,8 @@ def lower_bound(
     (weighed_rows,) = weigh_targets(log, (target_shares,), arms, None, mask, outcome_name)
     refuse_deterministic(weighed_rows, ("clipped_ips",))
     rewards = weighed_rows.log.reward
-    lowest, highest = rewards.min(), rewards.max()
+    lowest = rewards.min()
+    highest = rewards.max()
     if not (lowest >= 0.0 and highest <= 1.0):
         refuse(
             f"{outcome_name} must be in [0, 1] for a bound",
@@ -584,9 +590,9 @@ def lower_bound(
 def _warn(notes: dict[str, str]) -> None:
     """Say aloud that numbers must not be used; one warning for those that share a reason."""
     for note in dict.fromkeys(notes.values()):
-        estimator_names = ", ".join(estimator for estimator in notes if notes[estimator] == note)
-        warned_source = "dm alone" if estimator_names == "dm" else "this log"
-        target_clause = "" if estimator_names == "dm" else f" about the target ({estimator_names})"
+        names = ", ".join(estimator for estimator in notes if notes[estimator] == note)
+        warned_source = "dm alone" if names == "dm" else "this log"
+        target_clause = "" if names == "dm" else f" about the target ({names})"
         warn_user(
             f"{warned_source} says nothing{target_clause}: {note}. Do not use the number.",
             OverlapWarning,

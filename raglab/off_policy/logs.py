@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array, plain_array, within_range
 from raglab.arguments.user_warnings import warn_user
 from raglab.loops.compiled import kernel_of
-from raglab.metrics.intervals import FloatArray, IntArray
-from raglab.values import refuse
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,18 +68,18 @@ class EvaluationRows(NamedTuple):
 # array or frame
 def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401
     """Arms as stated, as the columns of the target, or None: positions."""
-    target_columns = getattr(target, "columns", None)
-    if arms is not None and target_columns is not None and list(arms) != list(target_columns):
+    columns = getattr(target, "columns", None)
+    if arms is not None and columns is not None and list(arms) != list(columns):
         refuse(
             "arms must be the columns of target in order",
-            f"{list(arms)} and {list(target_columns)}",
+            f"{list(arms)} and {list(columns)}",
             "leave arms out",
         )
-    arm_names = arms if arms is not None else target_columns
+    arm_names = arms if arms is not None else columns
     return None if arm_names is None else tuple(arm_names)
 
 
-def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - array or frame
+def target_array(target: Any, rounds: int) -> AnyArray:  # noqa: ANN401 - array or frame
     """Target as an array [T, A], where [A] stands for the same choice in every round.
 
     Checked in `weigh`.
@@ -213,7 +212,7 @@ def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tu
 
 
 def refuse_rows(
-    is_bad: NDArray[np.bool_],
+    is_bad: BoolArray,
     values: Any,  # noqa: ANN401 - any column
     rule: str,
     remedy: str,
@@ -254,9 +253,11 @@ def action_positions(
     elif arms is None and np.issubdtype(actions.dtype, np.floating):
         positions = np.where(np.isin(actions, range(n_arms)), actions, -1.0).astype(np.int64)
     elif arms is None:
-        rule = f"action must be 0..{n_arms - 1} where arms have no names"
-        remedy = "name them by arms= or by the columns of target"
-        refuse(rule, f"{actions[0]!r} in row 0", remedy)
+        refuse(
+            f"action must be 0..{n_arms - 1} where arms have no names",
+            f"{actions[0]!r} in row 0",
+            "name them by arms= or by the columns of target",
+        )
     else:
         import pandas as pd
 
@@ -284,15 +285,20 @@ def _reward_columns(log: pd.DataFrame, arm_names: tuple[str, ...]) -> tuple[Floa
     if len(missing_columns) == len(model_columns):
         return ()
     if missing_columns:
-        rule = f"a reward model must have a column for every arm, {model_columns}"
-        refuse(rule, f"{missing_columns} is missing", "add it, or drop all")
+        refuse(
+            f"a reward model must have a column for every arm, {model_columns}",
+            f"{missing_columns} is missing",
+            "add it, or drop all",
+        )
     model_rewards = tuple(
         float_array(log[column_name], column_name) for column_name in model_columns
     )
     for column_name, arm_rewards in zip(model_columns, model_rewards, strict=True):
-        rule = f"{column_name} must be at most {LARGEST_REWARD:g} in size"
         refuse_rows(
-            np.abs(arm_rewards) > LARGEST_REWARD, arm_rewards, rule, "correct or rescale it"
+            np.abs(arm_rewards) > LARGEST_REWARD,
+            arm_rewards,
+            f"{column_name} must be at most {LARGEST_REWARD:g} in size",
+            "correct or rescale it",
         )
     return model_rewards
 
@@ -305,21 +311,28 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntAr
         refuse("session must be a column of the log", repr(session), column_hint)
     session_values = np.asarray(log[session] if isinstance(session, str) else session)
     if session_values.shape != (len(log),):
-        rule = f"session must be [T] with T = {len(log)}"
-        refuse(rule, f"shape {session_values.shape}", "one session for each round")
+        refuse(
+            f"session must be [T] with T = {len(log)}",
+            f"shape {session_values.shape}",
+            "one session for each round",
+        )
     import pandas as pd
 
     try:
         session_ids, session_labels = pd.factorize(session_values)
     except TypeError as error:  # a list or a set
         refuse("session must be text or numbers", str(error), "join what it holds into one text")
-    remedy = "give a lone round a session of its own"
-    refuse_rows(session_ids < 0, session_values, "session must not be missing", remedy)
+    refuse_rows(
+        session_ids < 0,
+        session_values,
+        "session must not be missing",
+        "give a lone round a session of its own",
+    )
     return session_ids.astype(np.int64), len(session_labels)
 
 
 def weigh(
-    log: Log, target: NDArray[Any], mask: ArrayLike | None = None, *, engine: str | None = None
+    log: Log, target: AnyArray, mask: ArrayLike | None = None, *, engine: str | None = None
 ) -> EvaluationRows:
     """What the estimators read: weights, and the reward model where it is needed, chunk by chunk.
 
@@ -354,7 +367,8 @@ def weigh(
     for chunk_start in range(0, n_rounds, CHUNK_ROUNDS):
         chunk_rows = slice(chunk_start, min(n_rounds, chunk_start + CHUNK_ROUNDS))
         chunk_target = np.ascontiguousarray(target[chunk_rows], dtype=np.float64)
-        logged_arms, propensity = log.arm[chunk_rows], log.propensity[chunk_rows]
+        logged_arms = log.arm[chunk_rows]
+        propensity = log.propensity[chunk_rows]
         model_columns = [model_column[chunk_rows] for model_column in log.model]
         chunk_model = np.column_stack(model_columns) if model_columns else arm_means[None]
         sums_are_sure = is_finite = False
@@ -394,8 +408,12 @@ def weigh(
     # The target may leave an arm alone that was not available; the log may not have chosen it.
     if is_available is not None:
         closed_rows = ~is_available[np.arange(n_rounds), log.arm]
-        rule = "action must be an arm that was available"
-        refuse_rows(closed_rows, log.arm, rule, "mend the mask, or the log")
+        refuse_rows(
+            closed_rows,
+            log.arm,
+            "action must be an arm that was available",
+            "mend the mask, or the log",
+        )
     return EvaluationRows(
         log, target, weight, predicted, expected, mass / n_rounds, pulls, fitted=not log.model
     )
@@ -433,10 +451,8 @@ def _modelled(
       chunk_start: number of the first round.
     """
     round_model = np.broadcast_to(chunk_model, chunk_target.shape)
-    expected, predicted = (
-        np.einsum("ra,ra->r", round_model, chunk_target),
-        round_model[np.arange(len(logged_arms)), logged_arms],
-    )
+    expected = np.einsum("ra,ra->r", round_model, chunk_target)
+    predicted = round_model[np.arange(len(logged_arms)), logged_arms]
     # One sum finds any gap; only then is it worth looking whether the gap carries mass.
     if not np.isfinite(expected.sum() + predicted.sum()):
         expected = np.einsum(
@@ -452,13 +468,13 @@ def _modelled(
     return expected, predicted
 
 
-def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
+def _available(mask: ArrayLike, shape: tuple[int, int]) -> BoolArray:
     """Mask as bool [T, A]."""
-    mask_values = np.asarray(mask)
-    if mask_values.dtype != np.bool_ or mask_values.shape not in {shape, shape[1:]}:
+    values = np.asarray(mask)
+    if values.dtype != np.bool_ or values.shape not in {shape, shape[1:]}:
         refuse(
             f"mask must be booleans [A] or [T, A], {shape}",
-            f"{mask_values.dtype} {mask_values.shape}",
+            f"{values.dtype} {values.shape}",
             "True where available",
         )
-    return np.broadcast_to(mask_values, shape)
+    return np.broadcast_to(values, shape)

@@ -108,8 +108,11 @@ def learner_probabilities(
         ]
     )
     if not arm_names:
-        rule = "a learner as target needs the arms"
-        refuse(rule, "a log without columns p_<arm>", "name them (arms=…)")
+        refuse(
+            "a learner as target needs the arms",
+            "a log without columns p_<arm>",
+            "name them (arms=…)",
+        )
     check_bandit(bandit, len(arm_names))
     missing_columns = [column for column in ("action", "reward") if column not in log.columns]
     if missing_columns or not len(log):
@@ -133,7 +136,8 @@ def learner_probabilities(
     # forgetting apply.
     single_index = np.zeros(1, np.int64)
     state = init(len(arm_names), bandit=bandit, n_features=round_contexts.shape[1])
-    probabilities, waiting_states = np.empty((len(log), len(arm_names))), []
+    probabilities = np.empty((len(log), len(arm_names)))
+    waiting_states = []
     for round_index in range(len(log)):
         waiting_states.append(state)
         state = record_pull(state, logged_arms[round_index], bandit)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.estimators import (
     EstimatorSettings,
     Fit,
@@ -20,6 +19,7 @@ from raglab.off_policy.estimators import (
     standard_error,
 )
 from raglab.off_policy.logs import EvaluationRows
+from raglab.values import FloatArray
 
 Finding = tuple[int, str]  # place in STATUSES, and why
 
@@ -126,7 +126,8 @@ def effective_size(weight: FloatArray) -> float:
 def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
     """Overlap of a log with a target, judged by rules on ess, share, drift and unsupported arms."""
     # Weights alone tell how much of the log speaks of the target: no reward is looked at.
-    round_weights, n_rounds = rows.weight, len(rows.weight)
+    round_weights = rows.weight
+    n_rounds = len(rows.weight)
     sample_size, largest_weight, mean_weight = (
         effective_size(round_weights),
         float(round_weights.max()),
@@ -197,19 +198,25 @@ def diagnose_estimate(
       weak then, never ok. The overlap's figures are given.
     """
     findings = [(STATUSES.index(overlap.status), overlap.note)]
-    sample_size, largest_weight = overlap.ess, overlap.max_weight
+    sample_size = overlap.ess
+    largest_weight = overlap.max_weight
     weight_limits = {"clipped_ips": settings.clip, "switch_dr": settings.switch}
     if fitted.used is None:
         findings += _direct_findings(rows, fitted, settings, overlap, rules)
     else:
-        sample_size, largest_weight = effective_size(fitted.used), float(fitted.used.max())
+        sample_size = effective_size(fitted.used)
+        largest_weight = float(fitted.used.max())
         if name == "replay":
             findings.append((_below(sample_size, rules.ess), f"{sample_size:.0f} rounds accepted"))
         elif name in weight_limits:
             total_weight = float(rows.weight.sum())
             cut_share = 1.0 - float(fitted.used.sum()) / total_weight if total_weight > 0.0 else 0.0
-            cut_text = f"{cut_share:.0%} of the weight is beyond {weight_limits[name]:g}"
-            findings.append((_above(cut_share, rules.cut), cut_text))
+            findings.append(
+                (
+                    _above(cut_share, rules.cut),
+                    f"{cut_share:.0%} of the weight is beyond {weight_limits[name]:g}",
+                )
+            )
     status, note = _worst_status(findings + _variance_findings(rows, fitted, name, rules))
     return EstimateDiagnostics(sample_size, largest_weight, status, note)
 
@@ -258,7 +265,8 @@ def _direct_findings(
 
 def _varies_within_arms(rows: EvaluationRows) -> bool:
     """Whether weights vary within an arm, so that what moves them may move rewards."""
-    arm, weight = rows.log.arm, rows.weight
+    arm = rows.log.arm
+    weight = rows.weight
     mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
     off = weight - mean[arm]
     return float(np.einsum("i,i", off, off)) > EQUAL_SPREAD**2 * float(

@@ -93,7 +93,8 @@ def threshold_need(policy: Any, threshold_path: str) -> Need | None:  # noqa: AN
     ):
         return None
     required_setting = gate_need(policy, GAP_NAME if threshold_path in _SWITCH_OF else section_path)
-    threshold_value, rule_switch = policy.value(threshold_path), _SWITCH_OF.get(threshold_path)
+    threshold_value = policy.value(threshold_path)
+    rule_switch = _SWITCH_OF.get(threshold_path)
     if required_setting is None and rule_switch and not policy.value(rule_switch):
         return Need(rule_switch, value=True)
     if required_setting is None and section_path == "confidence" and 0.0 < threshold_value < 1.0:

@@ -204,13 +204,19 @@ def check_order(gate_names: Sequence[str]) -> None:
         gate_names[1:], order_stages, order_stages[1:], strict=False
     ):
         if gate_stage < earlier_stage:
-            requirement = "an order must have gates on the query first and those on the answer last"
-            refuse(requirement, f"{gate_name!r} behind others", "move it")
+            refuse(
+                "an order must have gates on the query first and those on the answer last",
+                f"{gate_name!r} behind others",
+                "move it",
+            )
     # the resolver chooses hits behind the gap gate; before it there are no chosen hits to judge
     for gate_name in gate_names[: gate_names.index(GAP_NAME)] if GAP_NAME in gate_names else ():
         if gate_name in CHOSEN_READERS:
-            requirement = f"it judges the hits that {GAP_NAME} chooses"
-            refuse(f"an order must have {GAP_NAME} before {gate_name}", "it behind", requirement)
+            refuse(
+                f"an order must have {GAP_NAME} before {gate_name}",
+                "it behind",
+                f"it judges the hits that {GAP_NAME} chooses",
+            )
 
 
 def user_names(signal_names: Iterable[str], user_gates: Mapping[str, object]) -> tuple[str, ...]:

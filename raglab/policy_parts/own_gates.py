@@ -15,13 +15,20 @@ from itertools import combinations
 from typing import Annotated, Any, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.gates import Firing, Side, Threshold, meets_threshold
+from raglab.gates import Side, Threshold, meets_threshold
 from raglab.gating.own_margins import USER_GATES_SECTION, OwnThresholds, own_margin
-from raglab.signals import BUILT_IN, MAX_TEXT_CHARACTERS, SIGNAL_NAME_RULE, Unit, is_name, unit_of
-from raglab.values import BoolArray, FloatArray, Floats, IntArray, PlaceArray, refuse
+from raglab.signals import (
+    BUILT_IN,
+    MAX_TEXT_CHARACTERS,
+    SIGNAL_NAME_RULE,
+    Firing,
+    Unit,
+    is_name,
+    unit_of,
+)
+from raglab.values import AnyArray, BoolArray, FloatArray, Floats, IntArray, PlaceArray, refuse
 
 # Measurements that a gate of the user may read besides signals: of the question, of all hits, and
 # of the chosen ones.
@@ -125,10 +132,11 @@ def register_gate(
                 f"a gate's name must be {SIGNAL_NAME_RULE}", repr(str(gate_name)[:80]), "rename it"
             )
         if on_fire not in get_args(Firing):
-            requirement = (
-                f"on_fire of gate {gate_name} must be one of {', '.join(get_args(Firing))}"
+            refuse(
+                f"on_fire of gate {gate_name} must be one of {', '.join(get_args(Firing))}",
+                repr(str(on_fire)[:80]),
+                "correct it",
             )
-            refuse(requirement, repr(str(on_fire)[:80]), "correct it")
         # A misspelt name would read as missing in every case, and missing never passes.
         is_listed = isinstance(reads, Sequence) and not isinstance(reads, str)
         unknown_reads = (
@@ -138,16 +146,21 @@ def register_gate(
             known_names = ", ".join(
                 (*QUESTION_MEASUREMENTS, *HIT_MEASUREMENTS, *CHOSEN_MEASUREMENTS)
             )
-            requirement = (
-                f"gate {gate_name} must read signals in a list, signals.<name> or one of "
-                f"{known_names}"
+            refuse(
+                (
+                    f"gate {gate_name} must read signals in a list, signals.<name> or one of "
+                    f"{known_names}"
+                ),
+                repr(str([*unknown_reads, reads][0])[:80]),
+                "correct reads",
             )
-            refuse(requirement, repr(str([*unknown_reads, reads][0])[:80]), "correct reads")
         if not isinstance(thresholds, Mapping):
-            requirement = (
-                f"thresholds of gate {gate_name} must be a mapping of key to side, default and unit"
+            refuse(
+                f"thresholds of gate {gate_name} must be a mapping "
+                "of key to side, default and unit",
+                repr(str(thresholds)[:80]),
+                "write {} for none",
             )
-            refuse(requirement, repr(str(thresholds)[:80]), "write {} for none")
         if not callable(function):
             type_name = type(function).__name__
             message = (
@@ -212,23 +225,24 @@ def _threshold(gate_name: str, threshold_key: str, declaration: object) -> Thres
     except ValidationError as error:
         first_error = error.errors()[0]
         threshold_path = ".".join(map(str, (gate_name, threshold_key, *first_error["loc"][:1])))
-        requirement = "a threshold states side and default, and may state unit, low and high"
         refuse(
-            f"{threshold_path}: {first_error['msg']}", repr(first_error["input"])[:80], requirement
+            f"{threshold_path}: {first_error['msg']}",
+            repr(first_error["input"])[:80],
+            "a threshold states side and default, and may state unit, low and high",
         )
     declared_unit = unit_of(declared_threshold.unit)
-    lower_bound, upper_bound = (
-        (declared_unit.low if declared_threshold.low is None else declared_threshold.low),
-        (declared_unit.high if declared_threshold.high is None else declared_threshold.high),
-    )
+    lower_bound = declared_unit.low if declared_threshold.low is None else declared_threshold.low
+    upper_bound = declared_unit.high if declared_threshold.high is None else declared_threshold.high
     if (
         not lower_bound <= declared_threshold.default <= upper_bound
         or not np.isfinite([lower_bound, upper_bound]).all()
     ):
-        requirement = (
-            f"default of {gate_name}.{threshold_key} must lie in [{lower_bound:g}, {upper_bound:g}]"
+        refuse(
+            f"default of {gate_name}.{threshold_key} must lie "
+            f"in [{lower_bound:g}, {upper_bound:g}]",
+            f"{declared_threshold.default:g}",
+            "state low and high",
         )
-        refuse(requirement, f"{declared_threshold.default:g}", "state low and high")
     threshold_path = f"{USER_GATES_SECTION}.{gate_name}.{threshold_key}"
     bounded_unit = Unit(declared_unit.name, lower_bound, upper_bound, note=declared_unit.note)
     return Threshold(
@@ -248,8 +262,11 @@ def own_gate(name: str) -> OwnGate:
     """
     if name not in REGISTERED_GATES:
         registered_names = ", ".join(sorted(REGISTERED_GATES)) or "none"
-        requirement = f"gate gates.{name} of a policy must be registered in this process"
-        refuse(requirement, registered_names, "import the module that registers it")
+        refuse(
+            f"gate gates.{name} of a policy must be registered in this process",
+            registered_names,
+            "import the module that registers it",
+        )
     return REGISTERED_GATES[name]
 
 
@@ -275,10 +292,8 @@ def section_error(gate_name: str, gate_section: Mapping[str, Any]) -> str:
                 f"gate {gate_name} must state thresholds among {known_keys}, got "
                 f"{str(threshold_key)[:80]!r}"
             )
-        lower_bound, upper_bound = (
-            threshold_by_key[threshold_key].low,
-            threshold_by_key[threshold_key].high,
-        )
+        lower_bound = threshold_by_key[threshold_key].low
+        upper_bound = threshold_by_key[threshold_key].high
         if not lower_bound <= gate_section[threshold_key] <= upper_bound:
             return (
                 f"{gate_name}.{threshold_key} must lie in [{lower_bound:g}, {upper_bound:g}], "
@@ -381,7 +396,7 @@ def _check_side(
     gate_name: str,
     gate_threshold: Threshold,
     tested_values: Sequence[float],
-    point_margins: Sequence[NDArray[Any]],
+    point_margins: Sequence[AnyArray],
 ) -> None:
     """Stop where headroom at rising threshold values, an array a value, moves against its side."""
     required_move, opposite_side = (
@@ -391,10 +406,8 @@ def _check_side(
     moves_right = False  # whether it moves as its side says anywhere
     wrong_moves: list[tuple[int, int, BoolArray]] = []
     for first_index, second_index in combinations(range(len(tested_values)), 2):
-        earlier_margin, later_margin = (
-            sign * point_margins[first_index],
-            sign * point_margins[second_index],
-        )
+        earlier_margin = sign * point_margins[first_index]
+        later_margin = sign * point_margins[second_index]
         # where it is missing it neither rises nor falls
         is_moving = ~np.isclose(
             earlier_margin, later_margin, rtol=_HEADROOM_TOLERANCE, atol=0.0, equal_nan=True

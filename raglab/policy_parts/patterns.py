@@ -52,7 +52,7 @@ COUNTED_LISTS = ("deny", "allow", "generic", "facet", "compare", "coverage_gener
 
 def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fields of `Patterns`
     """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
-    hashed_lists = {list_name: getattr(patterns, list_name) for list_name in COUNTED_LISTS} | {
+    hashed_lists = {name: getattr(patterns, name) for name in COUNTED_LISTS} | {
         "entities": list(patterns.entities.items())
     }
     # a later key: without it the hash is that of a policy from before
@@ -135,17 +135,17 @@ def check_patterns(
     n_parts, n_instructions = spent_budget
     for pattern in patterns:
         for expression in [pattern] if isinstance(pattern, str) else pattern:
-            n_instructions, n_parts = (
-                n_instructions + _compile_part(expression).programsize,
-                n_parts + 1,
-            )
+            n_instructions = n_instructions + _compile_part(expression).programsize
+            n_parts = n_parts + 1
             if n_instructions > MAX_INSTRUCTIONS or n_parts > MAX_EXPRESSIONS:
                 limit_text = (
                     f"{MAX_EXPRESSIONS:,} expressions and {MAX_INSTRUCTIONS:,} instructions of RE2"
                 )
-                requirement = f"all patterns together must take at most {limit_text}"
-                spent_text = f"{n_parts:,} and {n_instructions:,} up to {expression[:80]!r}"
-                refuse(requirement, spent_text, "repeat less, or join some")
+                refuse(
+                    f"all patterns together must take at most {limit_text}",
+                    f"{n_parts:,} and {n_instructions:,} up to {expression[:80]!r}",
+                    "repeat less, or join some",
+                )
     return PatternBudget(n_parts, n_instructions)
 
 
@@ -314,8 +314,8 @@ def pattern_hits(
     Source: rule S0.6.
     """
     list_counts = np.zeros((len(cases), len(COUNTED_LISTS)), dtype=np.int32)
-    for list_index, list_name in enumerate(COUNTED_LISTS):
-        list_patterns = getattr(patterns, list_name)
+    for list_index, name in enumerate(COUNTED_LISTS):
+        list_patterns = getattr(patterns, name)
         for case_index, case in enumerate(cases):
             if not _cannot_match(list_patterns, case.query):
                 list_counts[case_index, list_index] = sum(

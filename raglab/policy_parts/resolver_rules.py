@@ -163,12 +163,12 @@ def contest(
 
     Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
     """
-    nearest_groups, _, group_gaps = _best_two(np.where(candidates, -best_l2, -np.inf), order)
+    groups, _, group_gaps = _best_two(np.where(candidates, -best_l2, -np.inf), order)
     signature_best, anchor_best = (
         _best_two(np.where(candidates, similarity, -np.inf), order)
         for similarity in (sig_sim, anchor_sim)
     )
-    return Contest(nearest_groups, group_gaps, *signature_best, *anchor_best)
+    return Contest(groups, group_gaps, *signature_best, *anchor_best)
 
 
 class RuleThresholds(NamedTuple):
@@ -355,17 +355,13 @@ def decide_rules(
     Source: rules S3.3, S3.5.
     """
     is_tied = ties_on_entities(evidence, switches)
-    margins_of_all, margins_of_tied = (
-        rule_margins(evidence.all, thresholds),
-        rule_margins(evidence.tied, thresholds),
-    )
+    margins_of_all = rule_margins(evidence.all, thresholds)
+    margins_of_tied = rule_margins(evidence.tied, thresholds)
     # the last rule decides where no other does
     rule_numbers = np.full(shape, RULE_NUMBERS["options"], dtype=np.int8)
     for rule_name in RuleMargins._fields:
-        decides_all, decides_tied = (
-            decides(getattr(margins_of_all, rule_name)),
-            decides(getattr(margins_of_tied, rule_name)),
-        )
+        decides_all = decides(getattr(margins_of_all, rule_name))
+        decides_tied = decides(getattr(margins_of_tied, rule_name))
         np.minimum(
             rule_numbers,
             number_unless(

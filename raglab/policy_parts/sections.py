@@ -12,7 +12,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -56,6 +55,7 @@ from raglab.signals import (
     is_name,
     signal,
 )
+from raglab.values import FloatArray
 
 EXPECTED_COST = "expected_cost"
 
@@ -368,7 +368,7 @@ class CostsSection(_Section):
     ambiguous: LabelCosts
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> FloatArray:
         """Cost by label and outcome, [3, 5]."""
         return np.array(
             [[getattr(getattr(self, label), outcome) for outcome in OUTCOMES] for label in LABELS]
@@ -444,7 +444,7 @@ class ModelSection(_ListSection):
     @cached_property
     def model(self) -> DecisionModel:
         """The model as the algebra takes it."""
-        signal_parts = (
+        parts = (
             SignalPart(
                 signal_name,
                 part_section.center,
@@ -458,9 +458,7 @@ class ModelSection(_ListSection):
         class_bias: tuple[float, ...] = self.bias
         if self.mix is not None:
             class_bias = mixed_bias(class_bias, self.mix.fitted, self.mix.traffic)
-        return DecisionModel(
-            tuple(signal_parts), class_bias, self.asked_right, self.structure, group_bias
-        )
+        return DecisionModel(tuple(parts), class_bias, self.asked_right, self.structure, group_bias)
 
 
 class DecisionSection(_Section):
@@ -528,16 +526,14 @@ class PatternLists(_ListSection):
         A thousand small bombs are no larger than a big one.
         """
         spent_budget = NOTHING_SPENT
-        for list_name in (*COUNTED_LISTS, "entities", "document_entities"):
-            listed_patterns = getattr(self, list_name)
+        for name in (*COUNTED_LISTS, "entities", "document_entities"):
+            listed_patterns = getattr(self, name)
             try:
                 spent_budget = check_patterns(_listed_patterns(listed_patterns), spent_budget)
                 unknown_entities = [
-                    list_name
-                    for list_name in self.document_entities
-                    if list_name not in self.entities
+                    name for name in self.document_entities if name not in self.entities
                 ]
-                if unknown_entities and list_name == "document_entities":
+                if unknown_entities and name == "document_entities":
                     requirement = (
                         f"document_entities must be among entities, {unknown_entities[0]!r} is not"
                     )
@@ -546,9 +542,7 @@ class PatternLists(_ListSection):
                 problem = PydanticCustomError(
                     "pattern", "{rule}", {"rule": str(error).removesuffix(".")}
                 )
-                error_details = InitErrorDetails(
-                    type=problem, loc=(list_name,), input=listed_patterns
-                )
+                error_details = InitErrorDetails(type=problem, loc=(name,), input=listed_patterns)
                 raise ValidationError.from_exception_data(
                     type(self).__name__, [error_details]
                 ) from None
@@ -568,10 +562,8 @@ def _listed_patterns(given_patterns: Any) -> list[Pattern]:  # noqa: ANN401 - a 
             [pattern] if isinstance(pattern, str) else pattern or [""] for pattern in patterns
         )
     ]
-    n_patterns, longest_pattern = (
-        max(len(given_patterns), len(patterns)),
-        max(map(len, pattern_parts), default=0),
-    )
+    n_patterns = max(len(given_patterns), len(patterns))
+    longest_pattern = max(map(len, pattern_parts), default=0)
     longest_name = max(map(len, given_patterns), default=0) if is_by_name else 0
     if n_patterns > MAX_PATTERNS:
         requirement = (

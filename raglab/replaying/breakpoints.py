@@ -253,8 +253,8 @@ def _one_value(
                 )[0]
             },
         )
-    case_values: FloatArray = np.asarray(measurements(measurement_name), dtype=np.float64)[None]
-    return case_values
+    values: FloatArray = np.asarray(measurements(measurement_name), dtype=np.float64)[None]
+    return values
 
 
 def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> FloatArray:
@@ -264,10 +264,8 @@ def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> F
     let in, those that change what anything reads. All other values of a case lie within a step of
     it.
     """
-    swept_range, thresholds = (
-        swept_threshold(evidence.known, thresholds, path),
-        thresholds.without(evidence.off),
-    )
+    swept_range = swept_threshold(evidence.known, thresholds, path)
+    thresholds = thresholds.without(evidence.off)
     read_depths = (
         range(evidence.l2.shape[0]) if _acts(evidence, thresholds, swept_range.section) else ()
     )
@@ -320,7 +318,8 @@ def acting_paths(evidence: Evidence, policy: PolicyData) -> list[str]:
 
 def _acts(evidence: Evidence, thresholds: Thresholds, section_name: str) -> bool:
     """Whether the thresholds of a section of one policy are compared with anything that decides."""
-    decides_by_cost, gate_bounds = thresholds.costs is not None, thresholds.gates.get(section_name)
+    decides_by_cost = thresholds.costs is not None
+    gate_bounds = thresholds.gates.get(section_name)
     section_kind, _, gate_name = section_name.partition(".")
     if section_kind == "decision":
         return decides_by_cost
@@ -428,7 +427,8 @@ def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: in
 
     Floating-point sums of products rise with each factor, so there is one such number.
     """
-    n_cases, swept_range = len(evidence.label_code), swept_paths(evidence.known)[path]
+    n_cases = len(evidence.label_code)
+    swept_range = swept_paths(evidence.known)[path]
     greatest_costs = np.full((1, n_cases), np.nan)
     if thresholds.costs is None:
         return greatest_costs
@@ -477,16 +477,15 @@ def _critical(evidence: Evidence, thresholds: Thresholds, path: str, depth: int)
     Source: rule S2.18.
     """
     gate_name, _, threshold_key = path.removeprefix(f"{USER_GATES_SECTION}.").partition(".")
-    gate, n_cases = own_gate(gate_name), len(evidence.label)
+    gate = own_gate(gate_name)
+    n_cases = len(evidence.label)
     if not chain.SLOT_MEASUREMENTS.intersection(gate.reads):
         measurements = chain.GateMeasurements(evidence, depth)
         return critical_values(
             gate, threshold_key, thresholds.own[gate_name], measurements, (1, n_cases)
         )
-    slot_measurements, slots_shape = (
-        chain.read_by_slot(evidence, depth),
-        (evidence.missing.shape[1], n_cases),
-    )
+    slot_measurements = chain.read_by_slot(evidence, depth)
+    slots_shape = (evidence.missing.shape[1], n_cases)
     return _distinct_breakpoints(
         critical_values(
             gate, threshold_key, thresholds.own[gate_name], slot_measurements, slots_shape

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.chain import (
     check_own_gates,
@@ -27,7 +26,7 @@ from raglab.gating.own_margins import OwnThresholds
 from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Order
 from raglab.progress import progress
-from raglab.values import Case, CodeArray, FloatArray, SlotArray
+from raglab.values import AnyArray, Case, CodeArray, FloatArray, SlotArray
 
 # cases of a part, whose measurements stay in the cache of one core while all policies pass
 CASES_AT_ONCE = 4_096
@@ -39,7 +38,7 @@ def vectorised_codes(
     thresholds: Thresholds,
     n_policies: int,
     weight: FloatArray | None = None,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Cases by code of `outcome_codes`, [P, codes], of many policies.
 
     Args:
@@ -125,8 +124,8 @@ def policy_slice(thresholds: Any, policy_block: slice) -> Any:  # noqa: ANN401
         return thresholds.rows(policy_block)
     if isinstance(thresholds, dict):
         return {
-            section_name: policy_slice(section_thresholds, policy_block)
-            for section_name, section_thresholds in thresholds.items()
+            name: policy_slice(section_thresholds, policy_block)
+            for name, section_thresholds in thresholds.items()
         }
     return (
         type(thresholds)(*map(partial(policy_slice, policy_block=policy_block), thresholds))
@@ -139,7 +138,7 @@ def policy_cells(
     evidence: Evidence,
     policies: Sequence[PolicyData],
     weight: FloatArray | None = None,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Cells of policies of one structure, [P, 20], over cases that are measured already.
 
     Args:
@@ -147,8 +146,8 @@ def policy_cells(
       policies: of one structure.
       weight: of each case, [Q]; 1 where not given.
     """
-    code_counts = vectorised_codes(evidence, policy_thresholds(policies), len(policies), weight)
-    return count_codes(code_counts).cells
+    counts = vectorised_codes(evidence, policy_thresholds(policies), len(policies), weight)
+    return count_codes(counts).cells
 
 
 def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> CodeArray:

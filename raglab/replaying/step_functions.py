@@ -132,8 +132,8 @@ def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyD
     finite_ends = [
         range_end for range_end in (swept_range.low, swept_range.high) if np.isfinite(range_end)
     ]
-    end_value = finite_ends[0] if finite_ends else 0.0
-    return policy.replace(path, int(end_value) if swept_range.whole else end_value)
+    value = finite_ends[0] if finite_ends else 0.0
+    return policy.replace(path, int(value) if swept_range.whole else value)
 
 
 def _end_codes(
@@ -188,10 +188,8 @@ def _piecewise_codes(
     evidence: Evidence, thresholds: Thresholds, swept_range: Threshold, breakpoints: FloatArray
 ) -> SlotArray:
     """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
-    range_low, range_high = (
-        np.full((1, breakpoints.shape[1]), swept_range.low),
-        np.full((1, breakpoints.shape[1]), swept_range.high),
-    )
+    range_low = np.full((1, breakpoints.shape[1]), swept_range.low)
+    range_high = np.full((1, breakpoints.shape[1]), swept_range.high)
     if swept_range.side == "ceiling":
         below_first = np.nextafter(breakpoints[:1], -np.inf) if len(breakpoints) else range_low
         first_trial = np.where(
@@ -343,10 +341,8 @@ def nearest_flips(
     """
     inward_limit = np.inf if swept.side == "floor" else -np.inf
     range_ends = np.full((1, points.shape[1]), swept.low), np.full((1, points.shape[1]), swept.high)
-    piece_starts, piece_ends = (
-        np.concatenate([range_ends[0], points]),
-        np.concatenate([points, range_ends[1]]),
-    )
+    piece_starts = np.concatenate([range_ends[0], points])
+    piece_ends = np.concatenate([points, range_ends[1]])
     is_beyond = np.isnan(piece_ends)
     piece_ends = np.where(is_beyond, swept.high, piece_ends)
     if swept.side == "floor":

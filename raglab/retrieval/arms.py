@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extension_points import extension, installed
 from raglab.policy_parts.arms import ARMS, LIVE_ARMS
@@ -23,21 +22,21 @@ from raglab.retrieval.reranking import (
     BestTableRows,
     RankedHits,
     Reranker,
-    Values,
     fuse_orders,
     late_interaction,
     ranks_in,
     rerank_chunks,
 )
 from raglab.retrieval.rewriting import Rewriter
-from raglab.values import Chunk, Hits
+from raglab.values import AnyArray, Chunk, FloatArray, Hits, IntArray, VectorArray, WholeArray
 from raglab.words.packs import Pack
 
 ARM_STAGES = ("embed", "rewrite", "keyword", "dense", "graph", "table", "fuse", "rerank", "measure")
 FEEDBACK_HITS = 20  # hits whose texts a rewriter may read
 
-Ids = NDArray[np.int64]
-Lists = list[tuple[Ids, float]]  # ids [1, k] of a ranked list, and what it counts in the fusion
+Lists = list[
+    tuple[IntArray, float]
+]  # ids [1, k] of a ranked list, and what it counts in the fusion
 Milliseconds = dict[str, float]
 
 
@@ -62,10 +61,8 @@ def arm_row(arm: str) -> ArmRow | None:
       MissingExtensionError: the room is not installed.
     """
     arm_room = ARMS[arm].room if arm in ARMS else ""
-    registered_row: ArmRow | None = (
-        extension(f"arm.{arm}", arm_room, f"arm {arm}") if arm_room else None
-    )
-    return registered_row
+    row: ArmRow | None = extension(f"arm.{arm}", arm_room, f"arm {arm}") if arm_room else None
+    return row
 
 
 def check_arm(requested_arm: str, index_arms: Collection[str]) -> None:
@@ -154,13 +151,13 @@ class Strategy(NamedTuple):
     arm: str
     indexes: Indexes
     sizes: Sizes = Sizes()
-    embed: Callable[[str], NDArray[np.float32]] | None = None
+    embed: Callable[[str], VectorArray] | None = None
     rewriter: Rewriter | None = None
     reranker: Reranker | None = None
 
 
 def walk(
-    strategy: Strategy, question: Queries, scope: NDArray[np.integer] | None = None
+    strategy: Strategy, question: Queries, scope: WholeArray | None = None
 ) -> Iterator[DepthHits]:
     """Hits of one question at depth 0, 1, 2 …, each made when it is asked for; endless.
 
@@ -195,7 +192,8 @@ def walk(
                 original_question, retrieval_sizes.fetch_k, scope, indexes.bm25
             )
         first_lists = [*first_lists, (arm_walk.own.chunk, 1.0)]
-    rewrite_step, ranked_lists = 0, first_lists
+    rewrite_step = 0
+    ranked_lists = first_lists
     while True:
         # within a depth, so that depth 0 already knows what the first hits say
         if arm_traits.rewrites:
@@ -239,7 +237,7 @@ class _ArmWalk:
 
     strategy: Strategy
     question: Queries
-    scope: NDArray[np.integer] | None
+    scope: WholeArray | None
     reranker: Reranker | None
     width: int
     ms: Milliseconds
@@ -316,7 +314,8 @@ class _ArmWalk:
 
     def rewrite(self, ranked_hits: RankedHits, step: int) -> str:
         """What to search after a try; the question itself where nothing rewrites it."""
-        original_question, rewriter = self.question.texts[0], self.strategy.rewriter
+        original_question = self.question.texts[0]
+        rewriter = self.strategy.rewriter
         if rewriter is None:
             return original_question
         with self.timed("rewrite"):
@@ -345,10 +344,10 @@ def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hit
 
     anchor_ids = np.where(chunk_ids >= 0, indexes.anchors[chunk_ids], -1)
 
-    def laid(hit_values: NDArray[Any]) -> NDArray[Any]:
+    def laid(hit_values: AnyArray) -> AnyArray:
         return np.take_along_axis(hit_values, distance_order, -1)[:, None, None, :]
 
-    def similarity(signatures: Signatures) -> Values:
+    def similarity(signatures: Signatures) -> FloatArray:
         signature_ids = np.where(chunk_ids >= 0, signatures.of_chunk[chunk_ids], -1)
         return laid(distances(queries.vectors, signatures.vectors, signature_ids)[1])
 

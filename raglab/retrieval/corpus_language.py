@@ -28,7 +28,8 @@ MIN_ENGLISH_SHARE = (
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
 MAX_FOREIGN_SHARE = 1 / 3
 
-_LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
+_LETTER = regex.compile(r"\p{L}")
+_OTHER_LETTER = regex.compile(r"[^\P{L}\p{Latin}]")
 
 
 def count_english(texts: Sequence[str]) -> tuple[int, int]:
@@ -97,29 +98,28 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
         )
 
 
-def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]:
+def foreign_questions(trace: TraceData) -> list[int]:
     """Cases whose question neither the passages found for it nor the bundled encoder can read.
 
     None under another encoder, whose languages are not known.
 
     Args:
       trace: of the questions.
-      encoder: as fingerprints name it; that of the trace where not given.
 
     Returns:
       Their positions.
     """
-    encoder_name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
+    encoder_name: str = trace.meta.get("parameters", {}).get("encoder", "")
     if not encoder_name.startswith(f"{BUNDLED}=="):
         return []
-    chunk_texts = [chunk.full_text for chunk in trace.chunks]
+    texts = [chunk.full_text for chunk in trace.chunks]
     return [
         case_index
         for case_index, case in enumerate(trace.cases)
         if is_foreign(
             case.query,
             (
-                chunk_texts[chunk_index]
+                texts[chunk_index]
                 for chunk_index in np.unique(trace.hits.chunk[case_index])
                 if chunk_index >= 0
             ),

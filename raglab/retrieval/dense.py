@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.models.loaders import Encoding, Tokens
 from raglab.progress import progress
 from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.store.blobs import Blobs, cache_folder
+from raglab.values import AnyArray, FloatArray, IntArray, VectorArray, WholeArray
 from raglab.words.canonical import digest
 
 Kind = Literal["flat", "hnsw", "ivf"]
-Vectors = NDArray[np.float32]
-Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
 
 BLOCK_QUERIES = 256
 PAIRS_IN_MEMORY = 2**14  # of a query and a vector, in float64, that are in memory at a time
@@ -36,7 +33,7 @@ class VectorRows(Protocol):
     def shape(self) -> tuple[int, ...]:
         """[N, dim]."""
 
-    def __getitem__(self, at: NDArray[np.integer], /) -> Vectors:
+    def __getitem__(self, at: WholeArray, /) -> VectorArray:
         """Rows by position, float32 [*at.shape, dim]."""
 
 
@@ -52,8 +49,8 @@ class DenseIndex:
     index: Any = field(repr=False)
 
     def search(
-        self, queries: Vectors, k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
-    ) -> tuple[Values, Ids]:
+        self, queries: VectorArray, k: int, allowed: Sequence[WholeArray | None] | None = None
+    ) -> tuple[FloatArray, IntArray]:
         """Return the k nearest vectors, (l2, ids), each [Q, k], by (l2, id).
 
         NaN and -1 where there are fewer.
@@ -66,15 +63,11 @@ class DenseIndex:
         Raises:
           InputError: a file of a mapped index was changed since it was opened.
         """
-        hit_distances, hit_ids = (
-            np.full((len(queries), k), np.nan),
-            np.full((len(queries), k), -1, np.int64),
-        )
+        hit_distances = np.full((len(queries), k), np.nan)
+        hit_ids = np.full((len(queries), k), -1, np.int64)
         for query_index in range(len(queries)):
-            query_vector, query_scope = (
-                queries[query_index : query_index + 1],
-                None if allowed is None else allowed[query_index],
-            )
+            query_vector = queries[query_index : query_index + 1]
+            query_scope = None if allowed is None else allowed[query_index]
             if query_scope is None:
                 best_scores, best_ids = self._nearest(query_vector, k)
             else:
@@ -84,7 +77,7 @@ class DenseIndex:
             hit_distances[query_index], hit_ids[query_index] = -best_scores[0], best_ids[0]
         return hit_distances, hit_ids
 
-    def _nearest(self, query_vector: Vectors, n_hits: int) -> tuple[Values, Ids]:
+    def _nearest(self, query_vector: VectorArray, n_hits: int) -> tuple[FloatArray, IntArray]:
         """Ask for more than k until k-th and last differ, so that ties fall by id, not chance.
 
         Returns:
@@ -111,7 +104,7 @@ CELLS_SEARCHED = 16  # of the k-means
 KMEANS_SEED = 0  # of the k-means
 
 
-def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
+def dense_index(vectors: VectorArray, kind: str = "flat") -> DenseIndex:
     """Build an index over unit vectors.
 
     Args:
@@ -154,8 +147,8 @@ def dense_index(vectors: Vectors, kind: str = "flat") -> DenseIndex:
 
 
 def distances(
-    queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]
-) -> tuple[Values, Values]:
+    queries: VectorArray, vectors: VectorRows, ids: WholeArray
+) -> tuple[FloatArray, FloatArray]:
     """Squared L2 distance and cosine of each query and its hits, (l2, cosine), each [Q, k].
 
     NaN where the id is -1.
@@ -174,7 +167,8 @@ def distances(
       >>> distances(unit[:1], unit, np.array([[0, 1, -1]]))
       (array([[ 0.,  2., nan]]), array([[ 1.,  0., nan]]))
     """
-    l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
+    l2 = np.empty(ids.shape)
+    cosine = np.empty(ids.shape)
     block_queries = max(1, min(BLOCK_QUERIES, PAIRS_IN_MEMORY // max(1, ids.shape[1])))
     for block_start in range(0, len(ids), block_queries):
         block_slice = slice(block_start, block_start + block_queries)
@@ -184,10 +178,8 @@ def distances(
             if vectors.shape[0]
             else np.zeros((1, 1, vectors.shape[1]))
         )
-        wide_hits, wide_queries = (
-            hit_vectors.astype(np.float64),
-            queries[block_slice].astype(np.float64)[:, None],
-        )
+        wide_hits = hit_vectors.astype(np.float64)
+        wide_queries = queries[block_slice].astype(np.float64)[:, None]
         l2[block_slice] = ((wide_hits - wide_queries) ** 2).sum(axis=-1)
         cosine[block_slice] = (wide_hits * wide_queries).sum(axis=-1)
     masked_measures = np.where(ids >= 0, (l2, cosine.clip(-1.0, 1.0)), np.nan)
@@ -217,7 +209,7 @@ class CachedEncoder(Protocol):
 class TextEncoder(CachedEncoder, Protocol):
     """What embedding asks of an encoder of texts: its forward passes, too."""
 
-    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> VectorArray:
         """Sentence embeddings of passages, or of questions, [N, dim]."""
 
     def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
@@ -227,7 +219,7 @@ class TextEncoder(CachedEncoder, Protocol):
 class PictureEncoder(CachedEncoder, Protocol):
     """What embedding asks of an encoder of pictures."""
 
-    def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
+    def pictures(self, pictures: Sequence[Any]) -> VectorArray:
         """Embeddings of images of Pillow, [N, dim]."""
 
 
@@ -238,7 +230,7 @@ class TextEmbeddings(NamedTuple):
     for.
     """
 
-    vectors: NDArray[np.float32]
+    vectors: VectorArray
     tokens: list[Tokens] | None
 
 
@@ -270,7 +262,7 @@ class EmbeddingCache:
     def _opened(self) -> AbstractContextManager[Blobs]:
         return closing(Blobs(self.path)) if self.blobs is None else nullcontext(self.blobs)
 
-    def get(self, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
+    def get(self, keys: Sequence[str]) -> dict[str, AnyArray]:
         """Arrays [rows, columns] of those keys that are in the cache."""
         with self._opened() as blobs:
             stored_arrays = blobs.get(keys)
@@ -293,16 +285,15 @@ class EmbeddingCache:
             cached_arrays |= copied_arrays
         return cached_arrays
 
-    def put(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def put(self, arrays: Mapping[str, AnyArray]) -> None:
         """Store arrays [rows, columns] in one transaction."""
         stored_arrays = {}  # bytes of each, after a line with its type and shape
-        for text_key, embedding in arrays.items():
+        for key, embedding in arrays.items():
             stored_embedding = embedding.astype(embedding.dtype.newbyteorder("<"), copy=False)
-            shape_line = (
+            stored_arrays[key] = (
                 f"{stored_embedding.dtype.str} {len(stored_embedding)} "
                 f"{stored_embedding.shape[1]}\n"
-            )
-            stored_arrays[text_key] = shape_line.encode() + stored_embedding.tobytes()
+            ).encode() + stored_embedding.tobytes()
         with self._opened() as blobs:
             blobs.put(stored_arrays)
 
@@ -315,7 +306,7 @@ class EmbeddingCache:
 _SHAPE_LINE = re.compile(rb"(<f4|<f2) (0|[1-9]\d{0,8}) ([1-9]\d{0,5})\n")
 
 
-def _decode_array(stored_array: bytes) -> NDArray[Any] | None:
+def _decode_array(stored_array: bytes) -> AnyArray | None:
     """Array of bytes; None where they are none, or a row is not of length 1."""
     shape_match = _SHAPE_LINE.match(stored_array)
     if shape_match is None:
@@ -369,7 +360,7 @@ def embed(
       tokens: whether token embeddings are wanted too.
     """
 
-    def encode(text_block: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
+    def encode(text_block: Sequence[str]) -> list[Mapping[str, AnyArray]]:
         if not tokens:
             return [dict(zip(text_block, encoder.sentences(text_block)[:, None], strict=True))]
         block_encoding = encoder.both(text_block)
@@ -394,7 +385,7 @@ def embed_pictures(
     digests: Sequence[str],
     read_picture: Callable[[str], Any],
     cache: EmbeddingCache | None,
-) -> NDArray[np.float32]:
+) -> VectorArray:
     """Embeddings of pictures, [N, dim], L2-normalised, from the cache where they are there.
 
     See `embed`.
@@ -406,7 +397,7 @@ def embed_pictures(
       cache: None encodes everything and keeps nothing.
     """
 
-    def encode(digest_block: Sequence[str]) -> list[Mapping[str, NDArray[Any]]]:
+    def encode(digest_block: Sequence[str]) -> list[Mapping[str, AnyArray]]:
         picture_images = [read_picture(file_digest) for file_digest in digest_block]
         return [dict(zip(digest_block, encoder.pictures(picture_images)[:, None], strict=True))]
 
@@ -424,9 +415,9 @@ def _encoded(
     embedding_kinds: Sequence[str],
     texts: Sequence[str],
     cache: EmbeddingCache | None,
-    encode_block: Callable[[Sequence[str]], Sequence[Mapping[str, NDArray[Any]]]],
+    encode_block: Callable[[Sequence[str]], Sequence[Mapping[str, AnyArray]]],
     block_texts: int,
-) -> dict[str, dict[str, NDArray[Any]]]:
+) -> dict[str, dict[str, AnyArray]]:
     """Arrays by text of each kind, from the cache or encoded `block_texts` texts at a time.
 
     Args:
@@ -477,12 +468,12 @@ def _read_cached(
     embedding_kind: str,
     texts: Sequence[str],
     cache: EmbeddingCache | None,
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, AnyArray]:
     """Arrays by text, of those texts in the cache in the form that the encoder gives them."""
     if cache is None:
         return {}
     text_by_key = {cache_key(encoder.name, embedding_kind, text): text for text in texts}
-    arrays_by_text: dict[str, NDArray[Any]] = {}
+    arrays_by_text: dict[str, AnyArray] = {}
     unfit_keys = []
     for text_key, embedding in cache.get(list(text_by_key)).items():
         has_rows = embedding_kind == TOKENS_KIND or len(embedding) == 1

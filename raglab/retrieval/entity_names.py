@@ -127,7 +127,7 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
         for positioned_text in texts
     ]
     # How often a word stands in small letters, and with a capital where no sentence begins.
-    case_counts = Counter(
+    counts = Counter(
         (word.folded, word.capital)
         for positioned_text in positioned_texts
         for sentence in positioned_text
@@ -138,7 +138,7 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
         [
             candidate_name
             for sentence in positioned_text
-            for candidate_name in _candidate_names(sentence, case_counts)
+            for candidate_name in _candidate_names(sentence, counts)
         ]
         for positioned_text in positioned_texts
     ]
@@ -226,10 +226,8 @@ def _sentence_positions(sentence: str) -> list[_SentenceWord]:
     sentence_words: list[_SentenceWord] = []
     previous_end = 0
     for word_match in whole_words(composed_text):
-        written_word, text_before = (
-            word_match.group(),
-            composed_text[previous_end : word_match.start()],
-        )
+        written_word = word_match.group()
+        text_before = composed_text[previous_end : word_match.start()]
         # The stop after an initial or a title ends no sentence.
         is_short = (
             sentence_words
@@ -291,7 +289,8 @@ def _capitalised_runs(
     for word in sentence_words:
         if current_run and (word.opens or _NAME_LINK.fullmatch(word.gap) is None):
             yield current_run
-            current_run, bridging_words = [], []
+            current_run = []
+            bridging_words = []
         # The first word of a sentence may be a name by itself, or never stands in small letters.
         is_named = word.folded not in STOP_WORDS and (
             _is_name(word, case_counts) or not case_counts[word.folded, False]
@@ -303,6 +302,7 @@ def _capitalised_runs(
             bridging_words.append(word)
         elif current_run:
             yield current_run
-            current_run, bridging_words = [], []
+            current_run = []
+            bridging_words = []
     if current_run:
         yield current_run

@@ -5,16 +5,15 @@ A digest tells damage, not whoever computes it again.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from raglab.values import AnyArray
 
 _NUMBERS_AT_ONCE = 1 << 22  # numbers looked at together
 
 
 def check_keyword_lists(
-    list_scores: NDArray[Any], list_texts: NDArray[Any], list_ends: NDArray[Any], n_texts: int
+    list_scores: AnyArray, list_texts: AnyArray, list_ends: AnyArray, n_texts: int
 ) -> None:
     """Stop at lists of a keyword index that no texts have.
 
@@ -38,7 +37,7 @@ def check_keyword_lists(
 
 
 def _are_lists(
-    list_scores: NDArray[Any], list_texts: NDArray[Any], list_ends: NDArray[Any], n_texts: int
+    list_scores: AnyArray, list_texts: AnyArray, list_ends: AnyArray, n_texts: int
 ) -> bool:
     array_types = [
         (list_array.dtype.str, list_array.ndim)
@@ -55,7 +54,8 @@ def _are_lists(
     # Each block begins with the last number of the one before, so that every step is looked at.
     for block_start in range(0, len(list_texts), _NUMBERS_AT_ONCE):
         block_slice = slice(max(0, block_start - 1), block_start + _NUMBERS_AT_ONCE)
-        block_texts, block_scores = list_texts[block_slice], list_scores[block_slice]
+        block_texts = list_texts[block_slice]
+        block_scores = list_scores[block_slice]
         is_ascending = (np.diff(block_texts) > 0) | is_list_start[block_slice][1:]
         are_sound = (
             (block_texts >= 0)

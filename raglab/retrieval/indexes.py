@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol, Self
 
 import bm25s
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extension_points import extension
 from raglab.models.loaders import Tokens
@@ -28,15 +27,13 @@ from raglab.retrieval.index_checks import check_keyword_lists
 from raglab.retrieval.index_kinds import STORED_KIND
 from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.store.blobs import CACHE_PATIENCE_S
-from raglab.values import Chunk, Generation
+from raglab.values import Chunk, FloatArray, Generation, IntArray, VectorArray, WholeArray
 from raglab.words.tokeniser import split_words
-
-Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
 
 STEM_LETTERS = 5
 # k1 and b of BM25: how slowly a word saturates, how far a long text is held back
-TERM_SATURATION, LENGTH_WEIGHT = 1.2, 0.75
+TERM_SATURATION = 1.2
+LENGTH_WEIGHT = 0.75
 
 
 class Bm25Index:
@@ -100,8 +97,8 @@ class Bm25Index:
         self,
         queries: Sequence[str],
         k: int,
-        allowed: Sequence[NDArray[np.integer] | None] | None = None,
-    ) -> tuple[Values, Ids]:
+        allowed: Sequence[WholeArray | None] | None = None,
+    ) -> tuple[FloatArray, IntArray]:
         """Return the k best texts, (scores, ids), each [Q, k], by (score, id).
 
         NaN and -1 where fewer share a word.
@@ -116,16 +113,14 @@ class Bm25Index:
         """
         if self._check is not None:
             self._check()
-        scores, hit_ids = (
-            np.full((len(queries), k), np.nan),
-            np.full((len(queries), k), -1, np.int64),
-        )
+        scores = np.full((len(queries), k), np.nan)
+        hit_ids = np.full((len(queries), k), -1, np.int64)
         for query_index, query in enumerate(queries):
             query_words = index_words(query)
             if not query_words:
                 continue
             # 0 without a shared word
-            text_scores: NDArray[np.float32] = self._index.get_scores(query_words)
+            text_scores: VectorArray = self._index.get_scores(query_words)
             query_scope = None if allowed is None else allowed[query_index]
             if query_scope is not None:
                 allowed_scores = np.zeros_like(text_scores)
@@ -161,10 +156,10 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
     """
     opened_index = _keyword_index(texts)
     for file_name, (array_name, array_dtype) in zip(BM25_FILES, BM25_ARRAYS.items(), strict=False):
-        with target(file_name) as target_path, target_path.open("xb") as array_file:
+        with target(file_name) as path, path.open("xb") as array_file:
             np.save(array_file, opened_index.scores[array_name].astype(array_dtype, copy=False))
-    with target(BM25_WORDS) as target_path:
-        target_path.write_text("\n".join(opened_index.vocab_dict), encoding="utf-8")
+    with target(BM25_WORDS) as path:
+        path.write_text("\n".join(opened_index.vocab_dict), encoding="utf-8")
 
 
 def _keyword_index(texts: Sequence[str]) -> bm25s.BM25:
@@ -207,8 +202,6 @@ def index_words(text: str) -> list[str]:
 ANCHOR_CHARACTERS = 800
 TOKENS_IN_MEMORY = 512  # passages of a stored index whose token embeddings stay in memory
 
-Vectors = NDArray[np.float32]
-
 
 class Queries(NamedTuple):
     """Questions and their embeddings.
@@ -218,7 +211,7 @@ class Queries(NamedTuple):
     """
 
     texts: Sequence[str]
-    vectors: Vectors
+    vectors: VectorArray
     tokens: Sequence[Tokens] | None = None
     ms: Sequence[float] | None = None
 
@@ -230,8 +223,8 @@ class Signatures(NamedTuple):
     [S, dim].
     """
 
-    of_chunk: NDArray[np.integer]
-    vectors: Vectors
+    of_chunk: WholeArray
+    vectors: VectorArray
 
 
 class PictureVectors(NamedTuple):
@@ -240,8 +233,8 @@ class PictureVectors(NamedTuple):
     Their positions, [P], ascending, and their vectors, [P, dim].
     """
 
-    at: Ids
-    vectors: Vectors
+    at: IntArray
+    vectors: VectorArray
 
 
 class TokensByText(Protocol):
@@ -260,7 +253,7 @@ class ArmHits(NamedTuple):
     which sees the question's words alone.
     """
 
-    chunk: Ids
+    chunk: IntArray
     rows: Mapping[int, tuple[int, float]] | None = None
     keeps_order: bool = False
 
@@ -282,9 +275,7 @@ class ArmIndex(Protocol):
     def answers(self) -> bool:
         """Whether it answers questions itself, before a generator does."""
 
-    def search(
-        self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index
-    ) -> ArmHits:
+    def search(self, query: str, k: int, scope: WholeArray | None, bm25: Bm25Index) -> ArmHits:
         """Return its k best hits.
 
         Args:
@@ -315,17 +306,17 @@ class Indexes:
     texts: tuple[str, ...] = field(repr=False)
     vectors: VectorRows = field(repr=False)
     tokens: TokensByText = field(repr=False)
-    anchors: Ids = field(repr=False)
+    anchors: IntArray = field(repr=False)
     dense: DenseIndex
     bm25: Bm25Index
     signatures: Signatures
     strict_signatures: Signatures
     arm_indexes: Mapping[str, ArmIndex] = field(default_factory=dict, repr=False)
-    pictures: Ids = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
-    kinds: tuple[tuple[Ids, DenseIndex], ...] = ()
+    pictures: IntArray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    kinds: tuple[tuple[IntArray, DenseIndex], ...] = ()
     folder: Path | None = field(default=None, repr=False)
 
-    def nearest(self, vector: Vectors, k: int, scope: NDArray[np.integer] | None) -> Ids:
+    def nearest(self, vector: VectorArray, k: int, scope: WholeArray | None) -> IntArray:
         """The k chunks nearest to a question, best first, [1, k]; -1 where there are fewer.
 
         Texts and pictures are searched apart and taken in turn, the nearest text first: a model of

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from math import fsum
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
+from raglab.values import FloatArray, IntArray, WholeArray
 
 
 def reciprocal_rank_fusion(
-    ranked: Sequence[NDArray[np.integer]],
+    ranked: Sequence[WholeArray],
     n_kept: int,
     rank_constant: int = 60,
     weights: Sequence[float] | None = None,
-) -> tuple[Values, Ids]:
+) -> tuple[FloatArray, IntArray]:
     """Fuse ranked lists into (s_hybrid, ids), each [Q, n], best first, ties by id.
 
     NaN and -1 where there are fewer.
@@ -43,10 +41,8 @@ def reciprocal_rank_fusion(
     """
     list_weights = weights or [1.0] * len(ranked)
     n_queries = len(ranked[0])
-    fused_scores, fused_ids = (
-        np.full((n_queries, n_kept), np.nan),
-        np.full((n_queries, n_kept), -1, np.int64),
-    )
+    fused_scores = np.full((n_queries, n_kept), np.nan)
+    fused_ids = np.full((n_queries, n_kept), -1, np.int64)
     for query_index in range(n_queries):
         gains_by_id: dict[int, list[float]] = {}
         for weight, ranking in zip(list_weights, ranked, strict=True):
@@ -69,16 +65,14 @@ def reciprocal_rank_fusion(
     return fused_scores, fused_ids
 
 
-def rank_by_score(scores: Values, ids: NDArray[np.integer], n_kept: int) -> tuple[Values, Ids]:
+def rank_by_score(scores: FloatArray, ids: WholeArray, n_kept: int) -> tuple[FloatArray, IntArray]:
     """Sort rows by score descending, ties by id, NaN last.
 
     Cut or pad to n, with -1 where the score is NaN.
     """
     score_order = np.lexsort((ids, -scores), axis=-1)[:, :n_kept]
-    best_scores, best_ids = (
-        np.full((len(score_order), n_kept), np.nan),
-        np.full((len(score_order), n_kept), -1, np.int64),
-    )
+    best_scores = np.full((len(score_order), n_kept), np.nan)
+    best_ids = np.full((len(score_order), n_kept), -1, np.int64)
     best_scores[:, : score_order.shape[1]] = np.take_along_axis(scores, score_order, -1)
     best_ids[:, : score_order.shape[1]] = np.take_along_axis(ids, score_order, -1)
     return best_scores, np.where(np.isnan(best_scores), -1, best_ids)

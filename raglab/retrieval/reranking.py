@@ -8,14 +8,11 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from raglab.models.loaders import CrossEncoder, Tokens
 from raglab.retrieval.indexes import Indexes, Queries, TokensByText
-
-Values = NDArray[np.float64]
-IdArray = NDArray[np.integer]
+from raglab.values import FloatArray, IntArray, VectorArray, WholeArray
 
 HALF_TO_SINGLE_SHIFT = 13
 HALF_TO_SINGLE_MASK = np.int32(-0x70002000)
@@ -28,8 +25,8 @@ class RerankScores(NamedTuple):
     raw: as the model gives them. s_rerank: in [0, 1].
     """
 
-    raw: Values
-    s_rerank: Values
+    raw: FloatArray
+    s_rerank: FloatArray
 
 
 class Reranker(Protocol):
@@ -40,7 +37,7 @@ class Reranker(Protocol):
         """Stable identifier; belongs into fingerprints."""
 
     def scores(
-        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: WholeArray
     ) -> RerankScores:
         """Scores of each query's candidates.
 
@@ -69,7 +66,7 @@ class MaxSim:
     known: dict[tuple[str, str], float] = field(default_factory=dict, repr=False, compare=False)
 
     def scores(
-        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: WholeArray
     ) -> RerankScores:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
         raw_scores = np.full(candidates.shape, np.nan)
@@ -105,7 +102,7 @@ class CrossEncoderReranker:
         return self.model.name
 
     def scores(
-        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: WholeArray
     ) -> RerankScores:
         """Scores of each query's candidates, raw logits and their sigmoid."""
         raw_scores = np.full(candidates.shape, np.nan)
@@ -128,7 +125,7 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _widen_float16(half_values: Tokens) -> NDArray[np.float32]:
+def _widen_float16(half_values: Tokens) -> VectorArray:
     """Convert finite float16 to float32 exactly and faster than `astype`.
 
     It is five times faster where numpy has no instruction for it.
@@ -144,14 +141,12 @@ def _widen_float16(half_values: Tokens) -> NDArray[np.float32]:
     return single_values
 
 
-def _round_scores(unrounded_scores: Values) -> Values:
+def _round_scores(unrounded_scores: FloatArray) -> FloatArray:
     """Values rounded to float32, as float64."""
     return unrounded_scores.astype(np.float32).astype(np.float64)
 
 
 ROW_SHARE = 0.2  # chosen on the bundled tune split, where 0.15 to 0.25 do alike
-
-Ids = NDArray[np.int64]
 
 
 class RankedHits(NamedTuple):
@@ -160,11 +155,11 @@ class RankedHits(NamedTuple):
     The first were reranked.
     """
 
-    chunk: Ids
-    rank: Ids
-    s_hybrid: Values
-    s_rerank: Values
-    s_raw: Values
+    chunk: IntArray
+    rank: IntArray
+    s_hybrid: FloatArray
+    s_rerank: FloatArray
+    s_raw: FloatArray
     n_reranked: int
 
 
@@ -177,10 +172,8 @@ def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
       ValueError: both must have token embeddings.
     """
     if queries.tokens is None or not indexes.tokens:
-        bare_part = "queries" if queries.tokens is None else "indexes"
-        message = (
-            f"late interaction needs token embeddings, got none with {bare_part}; pass a reranker."
-        )
+        part = "queries" if queries.tokens is None else "indexes"
+        message = f"late interaction needs token embeddings, got none with {part}; pass a reranker."
         raise ValueError(message)
     return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens)
 
@@ -193,14 +186,14 @@ class BestTableRows(NamedTuple):
     -1 and 0 where a chunk has none.
     """
 
-    place: Ids
-    share: Values
+    place: IntArray
+    share: FloatArray
 
 
 def rerank_chunks(
     indexes: Indexes,
     queries: Queries,
-    fused: tuple[Values, Ids],
+    fused: tuple[FloatArray, IntArray],
     reranker: Reranker | None,
     n_reranked: int,
     table_rows: BestTableRows | None = None,
@@ -215,7 +208,8 @@ def rerank_chunks(
         row) / (1 + ROW_SHARE), in [0, 1]; None has no rows.
     """
     s_hybrid, chunk_ids = fused
-    s_rerank, s_raw = np.full(chunk_ids.shape, np.nan), np.full(chunk_ids.shape, np.nan)
+    s_rerank = np.full(chunk_ids.shape, np.nan)
+    s_raw = np.full(chunk_ids.shape, np.nan)
     final_ranks = np.broadcast_to(np.arange(chunk_ids.shape[1]), chunk_ids.shape).copy()
     shown_ids = chunk_ids.copy()
     if reranker is not None and n_reranked:
@@ -247,7 +241,7 @@ def rerank_chunks(
     )
 
 
-def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
+def ranks_in(ids: IntArray, head: IntArray) -> IntArray:
     """Rank from 0 of each id of the head among those that a list holds of it, [R].
 
     -1 where the list lacks it.
@@ -263,7 +257,7 @@ def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
 
 
 def fuse_orders(
-    ordered: RankedHits, second_ranks: NDArray[np.int64], *, weight: float = 1.0, k: int = 60
+    ordered: RankedHits, second_ranks: IntArray, *, weight: float = 1.0, k: int = 60
 ) -> RankedHits:
     """Order of one question's reranked hits fused by reciprocal rank with another order of them.
 

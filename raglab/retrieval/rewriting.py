@@ -65,8 +65,7 @@ def uncovered(question: str, passages: Sequence[str]) -> list[str]:
         question_unit
         for question_unit in _units(question)
         if not any(
-            _holds(passage_stems, passage_text, question_unit)
-            for passage_stems, passage_text in passage_forms
+            _holds(passage_stems, text, question_unit) for passage_stems, text in passage_forms
         )
     ]
 
@@ -202,8 +201,8 @@ def rm3(
       >>> rm3(texts, terms=2).rewrite("hail?", texts[:1], step=1)
       'hail? breaks glass'
     """
-    stem_counts = Counter(beginning(word) for text in texts for word in plain_words(text))
-    return Rm3(dict(stem_counts), stem_counts.total(), passages, terms)
+    counts = Counter(beginning(word) for text in texts for word in plain_words(text))
+    return Rm3(dict(counts), counts.total(), passages, terms)
 
 
 @lru_cache(maxsize=PASSAGES_KEPT)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from raglab import metrics
@@ -36,7 +35,7 @@ from raglab.store.files import (
     write_text,
 )
 from raglab.store.records import Faults, Fields, FilledText, Name, Text, read_record
-from raglab.values import SCHEMA_VERSION
+from raglab.values import SCHEMA_VERSION, FloatArray, IntArray
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.results import Result, Summary
 
@@ -133,7 +132,7 @@ class Baseline(Result):
     arm: str
     basis: str
     schema_version: int
-    costs: NDArray[np.float64]
+    costs: FloatArray
     retrieval: Mapping[str, Any]
     corpus_hash: str | None
     status_only: int
@@ -152,12 +151,12 @@ class Baseline(Result):
         )
 
     @property
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self) -> IntArray:
         """Cell of each case, [Q]."""
         return np.array([case.cell for case in self.cases], dtype=np.int64)
 
     @property
-    def case_costs(self) -> NDArray[np.float64]:
+    def case_costs(self) -> FloatArray:
         """Cost of each case, [Q]."""
         return metrics.cell_costs(self.costs)[self.cells]
 
@@ -177,10 +176,8 @@ class Baseline(Result):
     def measures(self) -> dict[str, dict[str, Any]]:
         """Expected cost and each rate with its counts; a rate of no case is None."""
         cell_counts = np.bincount(self.cells, minlength=metrics.N_CELLS)
-        rate_numerators, label_counts = (
-            metrics.rate_counts(cell_counts),
-            metrics.label_counts(cell_counts),
-        )
+        rate_numerators = metrics.rate_counts(cell_counts)
+        label_counts = metrics.label_counts(cell_counts)
         rate_denominators = metrics.denominators(rate_numerators, label_counts)
         counted_rates = zip(
             metrics.RATES, rate_numerators.tolist(), rate_denominators.tolist(), strict=True
@@ -199,8 +196,8 @@ class Baseline(Result):
         """A row a case: `case_id`, `question`, `label`, `judged_by`, `outcome`, `cost`."""
         import pandas as pd
 
-        column_names = ["case_id", *BaselineCase._fields[1:]]
-        return pd.DataFrame(self.cases, columns=column_names).assign(cost=self.case_costs)
+        names = ["case_id", *BaselineCase._fields[1:]]
+        return pd.DataFrame(self.cases, columns=names).assign(cost=self.case_costs)
 
     def text(self) -> str:
         """The file's content: the head, then one case a line."""
@@ -240,7 +237,8 @@ class Baseline(Result):
         Raises:
           InputError: the file is no baseline, of another format, or its parts do not agree.
         """
-        location, faults = Where(str(path)), Faults("values")
+        location = Where(str(path))
+        faults = Faults("values")
         record = read_json(Path(path), MAX_FILE_BYTES)
         file_fields = faults.checked(read_record(JsonLine(location, record), _FileFields, faults))
         cases = [BaselineCase(**case.model_dump(exclude={"cost"})) for case in file_fields.cases]

@@ -219,10 +219,8 @@ def article_splits(articles: Iterable[str]) -> dict[str, str]:
       ['certify', 'report', 'tune']
     """
     hashed_titles = sorted(set(articles), key=digest)
-    first_certify, first_report = (
-        (3 * len(hashed_titles) + 5) // 10,
-        (3 * len(hashed_titles) + 2) // 4,
-    )
+    first_certify = (3 * len(hashed_titles) + 5) // 10
+    first_report = (3 * len(hashed_titles) + 2) // 4
     return {
         title: SPLIT_NAMES[(title_rank >= first_certify) + (title_rank >= first_report)]
         for title_rank, title in enumerate(hashed_titles)
@@ -267,7 +265,8 @@ def beir_chunks(json_records: Lines, path: Path, _: Limits) -> PlacedChunks:
         if document is None:
             continue
         extra_keys |= dict.fromkeys(document.model_extra or ())
-        chunk_id, title = flat_name(document.name), " ".join((document.title or "").split())
+        chunk_id = flat_name(document.name)
+        title = " ".join((document.title or "").split())
         headings = (title,) if title and document.text else ()
         chunk_text = document.text or document.title or ""
         chunk = Chunk(chunk_id, chunk_text, chunk_id, section=headings)
@@ -365,10 +364,8 @@ def _judgements(folder: Path, limits: Limits) -> dict[str, tuple[str, dict[str, 
             first_cells[0].casefold() in _JUDGEMENT_HEADS and not first_cells[-1].isdecimal() :
         ]
         for line_number, row_cells in judgement_rows:
-            location, shown_row = (
-                Where(str(qrels_path), line_number, row_cells[0]),
-                " ".join(row_cells),
-            )
+            location = Where(str(qrels_path), line_number, row_cells[0])
+            shown_row = " ".join(row_cells)
             judgement = _JUDGEMENT.fullmatch(shown_row)
             # all rows have the columns of the first: a further cell is a blank in an id
             if judgement is None or len(row_cells) != len(judgement_rows[0][1]):
@@ -468,7 +465,8 @@ def mtrag_chunks(json_records: Lines, path: Path, _: Limits) -> PlacedChunks:
     Warns:
       UserWarning: blank passages are left out; it counts them.
     """
-    faults, left_out = Faults("passages"), LeftOut(list)
+    faults = Faults("passages")
+    left_out = LeftOut(list)
     pooled_chunks: dict[str, tuple[Where, Chunk]] = {}
     for json_line in json_records:
         task = read_record(json_line, _Passages, faults)
@@ -511,11 +509,10 @@ def mtrag_cases(json_records: Lines, path: Path, _: Limits) -> PlacedCases:
         task = read_record(json_line, _Task, faults)
         if task is None:
             continue
-        location, answerability = json_line.where._replace(id=task.task_id), task.answerability[0]
-        passage_names, status = (
-            [fact_name for fact_name, _ in task.passages(left_out)],
-            _STATUS_BY_LABEL.get(answerability),
-        )
+        location = json_line.where._replace(id=task.task_id)
+        answerability = task.answerability[0]
+        passage_names = [fact_name for fact_name, _ in task.passages(left_out)]
+        status = _STATUS_BY_LABEL.get(answerability)
         turns = [{"speaker": turn.speaker, "text": turn.text} for turn in task.input]
         speaker = turns[-1]["speaker"] if turns else "no turn"
         if speaker != "user":
@@ -601,15 +598,14 @@ def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...
         user_texts = [turn["text"] for turn in earlier_turns if turn["speaker"] == "user"][::-1][
             :turns
         ]
-        known_words, added_words = {*content_words(case.query)}, []
+        known_words = {*content_words(case.query)}
+        added_words = []
         for spelt_word in _SPELT_WORD.findall("\n".join(user_texts)):
             if new_words := {*content_words(spelt_word)} - known_words:
                 added_words.append(spelt_word)
                 known_words |= new_words
-        longer_query, extra_fields = (
-            " ".join((case.query, *added_words)),
-            {**case.extra, "last_turn": case.query},
-        )
+        longer_query = " ".join((case.query, *added_words))
+        extra_fields = {**case.extra, "last_turn": case.query}
         extended_cases.append(
             case._replace(query=longer_query, extra=extra_fields) if added_words else case
         )
@@ -674,7 +670,8 @@ def clinc_cases(document: Record, path: Path, limits: Limits) -> PlacedCases:
     Raises:
       InputError: items break a rule, all at once.
     """
-    domains_path, domain_by_intent = path.with_name("domains.json"), {}
+    domains_path = path.with_name("domains.json")
+    domain_by_intent = {}
     if domains_path.exists():
         domain_document = read_json(
             domains_path, limits.max_file_bytes, follow_links=limits.follow_links

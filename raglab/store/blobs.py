@@ -177,30 +177,25 @@ class Blobs:
         """Values of those keys that are there and whole."""
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
-            lookup_query = (
-                "SELECT key, digest, value FROM blobs WHERE key IN (SELECT value FROM json_each(?))"
-            )
             return {
-                stored_key.decode(): stored_value
-                for stored_key, value_digest, stored_value in connection.execute(
-                    lookup_query, (json.dumps(list(keys)),)
+                stored_key.decode(): value
+                for stored_key, value_digest, value in connection.execute(
+                    "SELECT key, digest, value FROM blobs "
+                    "WHERE key IN (SELECT value FROM json_each(?))",
+                    (json.dumps(list(keys)),),
                 )
                 if isinstance(value_digest, bytes)
-                and isinstance(stored_value, bytes)
-                and hmac.compare_digest(
-                    value_digest, self._digest(stored_key.decode(), stored_value)
-                )
+                and isinstance(value, bytes)
+                and hmac.compare_digest(value_digest, self._digest(stored_key.decode(), value))
             }
 
         return self._run(read, make=False) or {}
 
     def put(self, values: Mapping[str, bytes]) -> None:
         """Store values in one transaction, over what has their keys."""
-        digested_rows = [
-            (blob_key, self._digest(blob_key, blob), blob) for blob_key, blob in values.items()
-        ]
-        if digested_rows:
-            self._write("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", digested_rows, make=True)
+        rows = [(key, self._digest(key, blob), blob) for key, blob in values.items()]
+        if rows:
+            self._write("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows, make=True)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out the values of keys."""
@@ -221,13 +216,11 @@ class Blobs:
             self._disconnect()
 
     def _digest(self, blob_key: str, blob: bytes) -> bytes:
-        digested_text = (
-            len(blob_key).to_bytes(8, "big") + blob_key.encode("utf-8", "surrogatepass") + blob
-        )
+        text = len(blob_key).to_bytes(8, "big") + blob_key.encode("utf-8", "surrogatepass") + blob
         return (
-            sha256(digested_text).digest()
+            sha256(text).digest()
             if self._secret is None
-            else hmac.digest(self._secret, digested_text, "sha256")
+            else hmac.digest(self._secret, text, "sha256")
         )
 
     def _write(
@@ -296,7 +289,8 @@ class Blobs:
 
         The failure is said.
         """
-        shown_reason, error_code = str(error) or type(error).__name__, sqlite_code(error)
+        shown_reason = str(error) or type(error).__name__
+        error_code = sqlite_code(error)
         folder_path = next(
             (blob_path for blob_path in (self.path, *_beside(self.path)) if blob_path.is_dir()),
             None,
@@ -357,9 +351,9 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     """Connection to a file of ours, which is made where it is not there."""
     if not os.path.lexists(path):
         _make(path)
-    unsafe_reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
-    if unsafe_reason:
-        raise _ForeignError(unsafe_reason)
+    reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
+    if reason:
+        raise _ForeignError(reason)
     try:
         return _connect(path, "mode=rw", patience_s)
     except sqlite3.OperationalError as error:
@@ -411,9 +405,11 @@ def _connect(path: Path, open_mode: str, patience_s: float) -> sqlite3.Connectio
             "synchronous=NORMAL",
         ):
             connection.execute(f"PRAGMA {pragma}")
-        schema_query = "SELECT type, name, sql FROM sqlite_master LIMIT 10"
         if {
-            tuple(schema_row) for schema_row in connection.execute(schema_query)
+            tuple(schema_row)
+            for schema_row in connection.execute(
+                "SELECT type, name, sql FROM sqlite_master LIMIT 10"
+            )
         } != _SCHEMA_OBJECTS:
             message = "other tables"
             raise _ForeignError(message)  # noqa: TRY301 - the connection is closed on the way out

@@ -88,7 +88,7 @@ def text_blocks(pages: Iterable[Page]) -> tuple[Block, ...]:
 def table_block(head_cells: Sequence[str], table_rows: Sequence[Sequence[str]]) -> Block:
     """A table as one block, which is cut between rows where it is too long for a chunk."""
     escaped_rows = (
-        [" ".join(cell_text.replace("|", r"\|").split()) for cell_text in table_row]
+        [" ".join(text.replace("|", r"\|").split()) for text in table_row]
         for table_row in (head_cells, *table_rows)
     )
     head_line, *row_lines = (f"| {' | '.join(table_row)} |" for table_row in escaped_rows)
@@ -103,8 +103,7 @@ def escaped(text: str) -> str:
       \# not a heading
     """
     return "\n".join(
-        f"\\{text_line.lstrip()}" if _MARKED_KIND.match(text_line) else text_line
-        for text_line in text.split("\n")
+        f"\\{line.lstrip()}" if _MARKED_KIND.match(line) else line for line in text.split("\n")
     )
 
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS_KEY, BASIS_KEY, JUDGE_RIGHT
 from raglab.decision.document_names import case_sources
 from raglab.store.files import Where, shown_value
 from raglab.store.records import MAX_NAME_CHARACTERS, Faults, shown_names
-from raglab.values import SOURCE_GRADES, Case, document_path
+from raglab.values import SOURCE_GRADES, Case, IntArray, document_path
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question, visible
 
@@ -277,7 +276,7 @@ def question_fingerprint(case: Case, normalise: Callable[[str], str] = plain_que
     return digest(canonical_json(_question_key(case, normalise)), 16)
 
 
-def question_numbers(cases: Iterable[Case]) -> NDArray[np.int64]:
+def question_numbers(cases: Iterable[Case]) -> IntArray:
     """Number of each case's question, from 0, [Q].
 
     Equal questions have one, whatever the order of the cases, and are in the order of version
@@ -310,7 +309,7 @@ def join_groups(
         group_of.update(dict.fromkeys(smaller_group, larger_group))
 
 
-def counted_questions(cases: Iterable[Case]) -> NDArray[np.int64]:
+def counted_questions(cases: Iterable[Case]) -> IntArray:
     """`question_numbers` of cases to promise on.
 
     Warns:
@@ -348,8 +347,8 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
 def _label_text(case: Case) -> str:
     """Label as messages show it: `ok a.md; b.md`."""
     sources = "; ".join((*case.expect_sources, *case.expect_sources_any))
-    label_parts = (case.expect_status, sources, case.min_sources, case.expect_option)
-    return " ".join(map(str, filter(None, label_parts)))
+    parts = (case.expect_status, sources, case.min_sources, case.expect_option)
+    return " ".join(map(str, filter(None, parts)))
 
 
 def _repeated_questions(
@@ -361,7 +360,8 @@ def _repeated_questions(
       faults: takes questions with two labels; None where a sentence says so.
     """
     first_cases: dict[tuple[object, ...], Case] = {}
-    repeated, conflicts = [], []
+    repeated = []
+    conflicts = []
     for location, case in zip(locations, cases, strict=True):
         # a case without a label contradicts none, and counts in no rate
         earlier_case = (

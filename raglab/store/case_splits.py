@@ -26,7 +26,8 @@ NEAR_JACCARD = (
 _SHARE_TOLERANCE = (
     0.05  # of all cases: how far a split may lie from its share before a warning says so
 )
-_NEAR_TOLERANCE, _SUM_TOLERANCE = 1e-9, 1e-6
+_NEAR_TOLERANCE = 1e-9
+_SUM_TOLERANCE = 1e-6
 
 
 Dealt = TypeVar("Dealt", Trace, Sequence[Case])
@@ -86,7 +87,8 @@ def split(
     """
     questions = cases.cases if isinstance(cases, Trace) else cases
     # of numpy.float32(0.4), whose digits go on, 0.4
-    near, seed = float(str(near)), operator.index(seed)
+    near = float(str(near))
+    seed = operator.index(seed)
     stated_shares = {"tune": tune, "certify": certify, "report": report}
     split_shares = {
         split_name: float(str(split_share)) for split_name, split_share in stated_shares.items()
@@ -245,7 +247,8 @@ def _notes(
 
     Shares that near-duplicates move, labels that a split lacks.
     """
-    n_cases, split_sizes = len(cases), Counter(split_names)
+    n_cases = len(cases)
+    split_sizes = Counter(split_names)
     if any(
         abs(split_sizes[split_name] - target_share * n_cases) > max(1.0, _SHARE_TOLERANCE * n_cases)
         for split_name, target_share in split_shares.items()

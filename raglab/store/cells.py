@@ -46,9 +46,9 @@ def whole_number(cell: Any) -> Any:  # noqa: ANN401 - any cell
 
 def name_text(cell: Any) -> Any:  # noqa: ANN401 - any cell
     """Name of a cell: a text, a UUID's, or the digits of an integer."""
-    whole_value = cell if isinstance(cell, str) else whole_number(cell)
-    is_whole = type(whole_value) is int and abs(whole_value) < LARGEST_NUMBER
-    return str(whole_value) if isinstance(whole_value, UUID) or is_whole else cell
+    value = cell if isinstance(cell, str) else whole_number(cell)
+    is_whole = type(value) is int and abs(value) < LARGEST_NUMBER
+    return str(value) if isinstance(value, UUID) or is_whole else cell
 
 
 def listed(cell: Any) -> Any:  # noqa: ANN401 - any cell
@@ -59,7 +59,7 @@ def listed(cell: Any) -> Any:  # noqa: ANN401 - any cell
       (['a.md', 'b.md#2'], ['a.md'], ['a.md'])
     """
     if isinstance(cell, str) and not cell.lstrip().startswith("["):
-        return [cell_part.strip() for cell_part in cell.split(";") if cell_part.strip()]
+        return [part.strip() for part in cell.split(";") if part.strip()]
     list_items = json_cell(cell)
     if not isinstance(list_items, list | tuple | np.ndarray):
         return cell
@@ -94,14 +94,14 @@ def json_value(cell: Any) -> Any:  # noqa: ANN401 - any JSON value
       ValueError: it has no such value.
     """
     try:
-        json_text = json.dumps(
+        text = json.dumps(
             cell,
             ensure_ascii=False,
             allow_nan=False,
             default=lambda numpy_value: numpy_value.tolist(),
         )
-        json_text.encode()
-        return json.loads(json_text)
+        text.encode()
+        return json.loads(text)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         message = "must be a JSON value"
         raise ValueError(message) from error

@@ -364,18 +364,18 @@ def _framed(block: Block, text_tokens: int, token_measure: _Measure) -> tuple[_F
     fence_match = _CODE_FENCE.match(first_line) if block.kind == "code" else None
     if fence_match:
         is_closed = bool(further_lines) and further_lines[-1].strip().startswith(fence_match[1])
-        block_frame, body_lines = (
-            _Frame(first_line, fence_match[1]),
-            further_lines[:-1] if is_closed else further_lines,
-        )
+        block_frame = _Frame(first_line, fence_match[1])
+        body_lines = further_lines[:-1] if is_closed else further_lines
     elif (
         block.kind == "table"
         and len(further_lines) > 1
         and TABLE_RULE.fullmatch(further_lines[0].strip())
     ):
-        block_frame, body_lines = _Frame(f"{first_line}\n{further_lines[0]}"), further_lines[1:]
+        block_frame = _Frame(f"{first_line}\n{further_lines[0]}")
+        body_lines = further_lines[1:]
     else:
-        block_frame, body_lines = _Frame(), [first_line, *further_lines]
+        block_frame = _Frame()
+        body_lines = [first_line, *further_lines]
     frame_tokens = (
         token_measure.sizes([f"{block_frame.before}\n{block_frame.after}"])[0]
         if block_frame.before
@@ -468,7 +468,8 @@ def _filled(
             )
             next_parts = [*moved_headings, chunk_part]
             if _total(section, next_parts) > section.room:
-                draft_parts, next_parts = [*draft_parts, *moved_headings], [chunk_part]
+                draft_parts = [*draft_parts, *moved_headings]
+                next_parts = [chunk_part]
             yield draft_parts
             overlap_tokens = min(
                 token_measure.limit.overlap, section.room - _total(section, next_parts)
@@ -521,13 +522,15 @@ def _repeated(
         block_text[sentence_start:sentence_end]
         for sentence_start, sentence_end in pairwise([*own_starts, len(block_text)])
     ]
-    overlap_start, n_tokens = len(block_text), 0
+    overlap_start = len(block_text)
+    n_tokens = 0
     for sentence_start, sentence_tokens in zip(
         reversed(own_starts), reversed(token_measure.sizes(sentences)), strict=True
     ):
         if n_tokens + sentence_tokens > overlap_tokens:
             break
-        overlap_start, n_tokens = sentence_start, n_tokens + sentence_tokens
+        overlap_start = sentence_start
+        n_tokens = n_tokens + sentence_tokens
     return [_ChunkPart(block_text[overlap_start:], n_tokens, last_block)] if n_tokens else []
 
 

@@ -107,7 +107,8 @@ def csv_records(table_content: str, path: Path) -> list[CsvRecord]:
             f"{len(records):,} records",
         )
     (heads_line, head_cells), *row_records = records
-    location, heads_length = location._replace(line=heads_line), len(",".join(head_cells))
+    location = location._replace(line=heads_line)
+    heads_length = len(",".join(head_cells))
     if heads_length > MAX_HEADS_CHARACTERS:  # every table of a document repeats them
         raise input_error(
             location,
@@ -141,9 +142,7 @@ def csv_records(table_content: str, path: Path) -> list[CsvRecord]:
     return records
 
 
-def csv_frame(
-    path: Path, *, text_columns: Collection[str] = (), max_file_bytes: int = MAX_FILE_BYTES
-) -> pd.DataFrame:
+def csv_frame(path: Path, *, text_columns: Collection[str] = ()) -> pd.DataFrame:
     """Table of a file.
 
     A column whose filled cells are all numbers as numbers, any other as texts, None where blank.
@@ -164,7 +163,7 @@ def csv_frame(
     """
     import pandas as pd
 
-    table_content = table_text(path, max_file_bytes, remedy=_SAVE_AS_UTF_8)
+    table_content = table_text(path, remedy=_SAVE_AS_UTF_8)
     head_record, *row_records = csv_records(table_content, path)
     # A head that is blank is that of an index which was written with the table; pandas names it so.
     column_names = [
@@ -198,10 +197,8 @@ def csv_frame(
     if decimal_columns := comma_columns or (
         point_columns if _dialect(table_content, path)[0] != "," else []
     ):
-        mark_noun, shown_count = (
-            "commas" if comma_columns else "points",
-            f"{len(decimal_columns)} of {len(column_names)} columns",
-        )
+        mark_noun = "commas" if comma_columns else "points"
+        shown_count = f"{len(decimal_columns)} of {len(column_names)} columns"
         shown_columns = shown_value(", ".join(decimal_columns))
         warn_user(
             visible(

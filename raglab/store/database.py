@@ -320,7 +320,8 @@ class Database:
         log_file = self.url.database if self.url.get_backend_name() == "sqlite" else None
         if not as_writer and self._create and log_file and not Path(log_file).is_file():
             return None
-        engine, log_version = self._engine or self._connected(), 0
+        engine = self._engine or self._connected()
+        log_version = 0
         try:
             # what is not a log of ours is refused before it is written
             with _transaction(engine, as_writer=False) as connection:
@@ -414,7 +415,8 @@ class Database:
             )
 
     def _connected(self) -> sql.Engine:
-        server_url, patience_s = self.url, self.patience_s
+        server_url = self.url
+        patience_s = self.patience_s
         engine_options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": patience_s}
         if server_url.get_backend_name() == "sqlite":
             return self._connected_to_file(engine_options)
@@ -451,7 +453,8 @@ class Database:
         return engine
 
     def _connected_to_file(self, engine_options: dict[str, Any]) -> sql.Engine:
-        log_file, patience_s = Path(self.url.database or ""), self.patience_s
+        log_file = Path(self.url.database or "")
+        patience_s = self.patience_s
         if not self._create and not log_file.is_file():
             raise input_error(self.shown, "a log must be there", "check the path; `ask` makes it")
         unsafe_file = unsafe_neighbour(log_file)
@@ -513,8 +516,8 @@ class Database:
     def _hidden(self, error_text: str) -> str:
         """Text without the secrets of the URL."""
         url_secrets = [str(self.url.password or "")]
-        for query_values in self.url.normalized_query.values():
-            url_secrets += query_values
+        for values in self.url.normalized_query.values():
+            url_secrets += values
         return without_secrets(error_text, url_secrets, _MASK)
 
 

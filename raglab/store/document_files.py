@@ -107,7 +107,8 @@ def read_document(format_name: str, source: str, path: Path, limits: Limits) -> 
       InputError: it cannot be read, has no text, or is a table of labels where none may be.
     """
     location = Where(str(path))
-    follow_links, max_file_bytes = limits.follow_links, limits.max_file_bytes
+    follow_links = limits.follow_links
+    max_file_bytes = limits.max_file_bytes
     if format_name == "picture":
         return [
             (
@@ -213,10 +214,7 @@ def csv_blocks(table_content: str, path: Path) -> DocumentBlocks:
     for first_row in range(0, len(row_records), MAX_TABLE_BLOCK_ROWS):
         page_table = table_block(
             head_record.cells,
-            [
-                row_cells
-                for _, row_cells in row_records[first_row : first_row + MAX_TABLE_BLOCK_ROWS]
-            ],
+            [cells for _, cells in row_records[first_row : first_row + MAX_TABLE_BLOCK_ROWS]],
         )
         table_blocks.append(page_table._replace(page=first_row // MAX_TABLE_BLOCK_ROWS + 1))
     return DocumentBlocks(table_name, tuple(table_blocks))

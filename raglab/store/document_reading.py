@@ -37,10 +37,8 @@ _LIGHT_TAGS = 15_000  # each looks through all that are open
 _LIGHT_LINES = 200_000  # counted for each quote that they may continue
 _CACHE_BYTES = 2**28
 _READING_LIBRARIES = ("docutils", "mammoth", "markdown-it-py", "openpyxl", "pypdf", "selectolax")
-_READABLE_RULE, _READABLE_REMEDY = (
-    "a document must be readable",
-    "save it again without a password, or as text",
-)
+_READABLE_RULE = "a document must be readable"
+_READABLE_REMEDY = "save it again without a password, or as text"
 DOCUMENT_LIMITS = PDF_LIMITS._replace(characters=64 * _MIB)
 BLOCK_READERS: dict[str, Callable[[bytes], DocumentBlocks]] = {
     "Markdown": markdown_blocks,
@@ -161,8 +159,8 @@ def _cache() -> Blobs:
 def _made_by() -> str:
     """What blocks depend on besides the file: the code that reads it, and its libraries."""
     code_digest = sha256()
-    for module_path in sorted(Path(__file__).parent.glob("*.py")):
-        code_digest.update(module_path.read_bytes())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        code_digest.update(path.read_bytes())
     for library in _READING_LIBRARIES:
         with suppress(PackageNotFoundError):
             code_digest.update(f"{library} {version(library)}".encode())
@@ -185,12 +183,12 @@ def answered(reader: str, raw: bytes, limits: tuple[Any, ...]) -> tuple[str, byt
     except InputError as error:
         refusal_error = error
     except ImportError as error:
-        library_rule, extra_name = (
-            "the format's library must be installed",
-            "raglab-toolkit[documents]",
-        )
+        extra_name = "raglab-toolkit[documents]"
         refusal_error = input_error(
-            UNNAMED, library_rule, f"pip install '{extra_name}'", f"no {error.name}"
+            UNNAMED,
+            "the format's library must be installed",
+            f"pip install '{extra_name}'",
+            f"no {error.name}",
         )
     # libraries fail in as many ways as files are broken
     except (Exception, SystemExit) as error:  # noqa: BLE001

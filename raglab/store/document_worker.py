@@ -23,7 +23,7 @@ def _allow(seconds: float, memory_bytes: int) -> None:
     except ImportError:  # Windows
         return
     cpu_seconds = math.ceil(time.process_time() + seconds)
-    for limit_name, limit_value in (
+    for name, value in (
         ("AS", memory_bytes),
         ("CPU", cpu_seconds),
         ("FSIZE", 0),
@@ -32,16 +32,16 @@ def _allow(seconds: float, memory_bytes: int) -> None:
     ):
         # macOS knows some of them by name alone
         with suppress(AttributeError, OSError, ValueError):
-            resource_limit = getattr(resource, f"RLIMIT_{limit_name}")
-            resource.setrlimit(resource_limit, (limit_value, resource.getrlimit(resource_limit)[1]))
+            resource_limit = getattr(resource, f"RLIMIT_{name}")
+            resource.setrlimit(resource_limit, (value, resource.getrlimit(resource_limit)[1]))
 
 
 def _main() -> None:
     from raglab.store.document_reading import answered
 
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is no answer
-    while request_line := sys.stdin.buffer.readline():
-        request = json.loads(request_line)
+    while line := sys.stdin.buffer.readline():
+        request = json.loads(line)
         raw_bytes = sys.stdin.buffer.read(request["bytes"])
         _allow(request["seconds"], request["memory_bytes"])
         answer_kind, answer = answered(request["reader"], raw_bytes, request["limits"])

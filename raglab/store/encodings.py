@@ -150,7 +150,8 @@ def decode_text(
     codec_name = codec_name or (
         encoding.name if isinstance(encoding, LikelyEncoding) else encoding or "utf-8"
     )
-    marked_content, decoded_text = raw_bytes.removeprefix(byte_order_mark), None
+    marked_content = raw_bytes.removeprefix(byte_order_mark)
+    decoded_text = None
     if isinstance(encoding, LikelyEncoding) and not byte_order_mark and not raw_bytes.isascii():
         with suppress(UnicodeDecodeError):
             decoded_text = raw_bytes.decode("utf-8")

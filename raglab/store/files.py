@@ -365,9 +365,7 @@ def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFra
     """
     import pandas as pd
 
-    mapped_table = table.set_axis(
-        [function(str(column_name)) for column_name in table.columns], axis=1
-    )
+    mapped_table = table.set_axis([function(str(name)) for name in table.columns], axis=1)
     for position, column_type in enumerate(mapped_table.dtypes):
         if column_type.kind == "O":
             series = mapped_table.iloc[:, position]
@@ -393,8 +391,8 @@ def plain_cell(cell: str) -> str:
       >>> plain_cell("'-x7"), plain_cell("'tis"), plain_cell("-7")
       ('-x7', "'tis", '-7')
     """
-    bare_text = cell.removeprefix("'")
-    return bare_text if _inert(bare_text) == cell else cell
+    text = cell.removeprefix("'")
+    return text if _inert(text) == cell else cell
 
 
 def write_parts(contents: Iterable[bytes], path: Path) -> None:
@@ -549,12 +547,12 @@ def logged_lines(path: Path) -> list[JsonLine]:
     """
     if not path.exists():
         return []
-    *line_texts, last_line = read_bytes(path, MAX_FILE_BYTES, allow_blank=True).split(b"\n")
+    *texts, last_line = read_bytes(path, MAX_FILE_BYTES, allow_blank=True).split(b"\n")
     if _is_object(last_line):
-        line_texts.append(last_line)
+        texts.append(last_line)
     return [
         _json_line(line_bytes, Where(str(path), line_number))
-        for line_number, line_bytes in enumerate(line_texts, 1)
+        for line_number, line_bytes in enumerate(texts, 1)
         if line_bytes.strip()
     ]
 
@@ -666,8 +664,8 @@ def _encode_line(record: Mapping[str, Any], location: Where) -> bytes:
 def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(members)
     if len(record) < len(members):
-        repeated_key = Counter(repeated_key for repeated_key, _ in members).most_common(1)[0][0]
-        message = f"key {shown_value(repeated_key)} twice in one object"
+        key = Counter(key for key, _ in members).most_common(1)[0][0]
+        message = f"key {shown_value(key)} twice in one object"
         raise ValueError(message)
     return record
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import (
@@ -36,8 +35,6 @@ from raglab.store.hit_tables import (
     SHARE_REMEDY,
     UNSTATED,
     HitTable,
-    Numbers,
-    Positions,
     Score,
     cut_name,
     hit_cases,
@@ -53,10 +50,13 @@ from raglab.values import (
     FLOAT_FIELDS,
     MAX_HITS_PER_CASE,
     SCHEMA_VERSION,
+    AnyArray,
     Case,
     Chunk,
     Corpus,
+    FloatArray,
     Hits,
+    IntArray,
     Status,
     document_path,
 )
@@ -69,7 +69,7 @@ MAX_HIT_CELLS = 20_000_000
 MAX_HIT_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
 
 Signals = Mapping[str, Mapping[str, str]] | None  # what is stated of each, by name
-Measurements = Mapping[str, Numbers]  # of the rows, by field
+Measurements = Mapping[str, FloatArray]  # of the rows, by field
 MIN_ALIKE_ROWS = 10  # rows or cases that a column must agree with a label in to look like one
 _COSINE_TOLERANCE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
@@ -85,17 +85,17 @@ class _Rows(NamedTuple):
     cases: tuple[Case, ...]
     chunks: tuple[Chunk, ...]
     arms: tuple[str, ...]
-    case: Positions
-    chunk: Positions
-    cell: Positions
+    case: IntArray
+    chunk: IntArray
+    cell: IntArray
     shape: tuple[int, int, int]
 
-    def within(self, ordered_rows: Positions) -> Positions:
+    def within(self, ordered_rows: IntArray) -> IntArray:
         """Places 0, 1, 2, … inside their cell, of rows in an order that keeps cells together."""
         n_before = np.append(
             0, np.cumsum(np.bincount(self.cell[ordered_rows], minlength=self.n_cells))
         )
-        ranks: Positions = np.arange(len(ordered_rows)) - n_before[self.cell[ordered_rows]]
+        ranks: IntArray = np.arange(len(ordered_rows)) - n_before[self.cell[ordered_rows]]
         return ranks
 
     @property
@@ -222,7 +222,7 @@ def trace_from_frame(
 
 
 def _warn_of_distances(
-    hit_rows: _Rows, cosines: Numbers, stated_ranks: Numbers, score: Score, column_name: str
+    hit_rows: _Rows, cosines: FloatArray, stated_ranks: FloatArray, score: Score, column_name: str
 ) -> None:
     """Warn where a column read as a cosine looks like a distance.
 
@@ -324,7 +324,8 @@ def frame_trace(
     )
     measured_signals = []
     for signal, column_name in user_signals:
-        lower_bound, upper_bound = signal.unit.low, signal.unit.high
+        lower_bound = signal.unit.low
+        upper_bound = signal.unit.high
         value_bounds = (
             lower_bound,
             upper_bound,
@@ -371,7 +372,8 @@ def frame_trace(
             signal_values = np.full(hit_rows.n_cells, np.nan)
             is_leading = final_ranks <= 0  # the first hit, or the one row that says there are none
             signal_values[cell_numbers[is_leading]] = row_values[is_leading]
-            sign, best_values = DIRECTION_SIGNS[signal.direction], np.full(hit_rows.n_cells, np.nan)
+            sign = DIRECTION_SIGNS[signal.direction]
+            best_values = np.full(hit_rows.n_cells, np.nan)
             np.fmax.at(best_values, cell_numbers, row_values * sign)
             is_unsorted &= ~np.isnan(best_values) & ~(signal_values * sign >= best_values)
             signal_values = signal_values.reshape(cell_shape)
@@ -442,7 +444,8 @@ def signal_columns(signals: Signals, frame_name: str) -> list[tuple[Signal, str]
     Raises:
       InputError: a signal does not state what it is.
     """
-    declared_columns, required_keys = [], {"higher", "unit"}
+    declared_columns = []
+    required_keys = {"higher", "unit"}
     for signal_name, declaration in (signals or {}).items():
         declared_keys = {*declaration} if isinstance(declaration, Mapping) else set()
         if not required_keys <= declared_keys <= {"column", *DECLARED_KEYS}:
@@ -462,7 +465,7 @@ def signal_columns(signals: Signals, frame_name: str) -> list[tuple[Signal, str]
     return declared_columns
 
 
-def _warn_of_label(hit_rows: _Rows, column_name: str, row_values: Numbers) -> None:
+def _warn_of_label(hit_rows: _Rows, column_name: str, row_values: FloatArray) -> None:
     """Warn if a column of 0 and 1 says in all rows whether the hit is expected, or the label."""
     filled_rows = np.flatnonzero(~np.isnan(row_values))
     if {*row_values[filled_rows].tolist()} != {0.0, 1.0}:
@@ -497,11 +500,7 @@ def _warn_of_label(hit_rows: _Rows, column_name: str, row_values: Numbers) -> No
 
 def _gates_off(measurements: Measurements) -> list[str]:
     """Gates that compare what no row of the frame measures."""
-    measured_columns = {
-        column_name
-        for column_name, row_values in measurements.items()
-        if not np.isnan(row_values).all()
-    }
+    measured_columns = {name for name, values in measurements.items() if not np.isnan(values).all()}
     if not measured_columns.isdisjoint(("l2", "cosine")):
         return []
     has_scores = not measured_columns.isdisjoint(("s_rerank", "s_hybrid"))
@@ -513,7 +512,8 @@ def _check_cells(hit_rows: _Rows) -> None:
 
     Different hits, or one row that says there are none.
     """
-    frame_name, cell_numbers = hit_rows.hits.table.name, hit_rows.cell
+    frame_name = hit_rows.hits.table.name
+    cell_numbers = hit_rows.cell
     # Whatever is as long as there are cells comes after this: names of arms alone could make them
     # thousands of times as many as rows.
     filled_cells = np.unique(cell_numbers)
@@ -566,7 +566,7 @@ def _check_cells(hit_rows: _Rows) -> None:
     )
 
 
-def _measurements(hit_table: HitTable, score: Score | None) -> dict[str, Numbers]:
+def _measurements(hit_table: HitTable, score: Score | None) -> dict[str, FloatArray]:
     """Measurements of every row, NaN where not given; the score under its own name.
 
     Distance and cosine follow from one another.
@@ -589,7 +589,8 @@ def _measurements(hit_table: HitTable, score: Score | None) -> dict[str, Numbers
             "a hit must have a score",
             "drop the row, or empty its hit_id",
         )
-    l2, cosine = row_measurements["l2"], row_measurements["cosine"]
+    l2 = row_measurements["l2"]
+    cosine = row_measurements["cosine"]
     hit_table.check(
         np.abs(l2 - (2.0 - 2.0 * cosine)) > _COSINE_TOLERANCE,
         "l2" if "l2" in hit_table.cells else "score",
@@ -606,8 +607,8 @@ def _ranks(
     hit_rows: _Rows,
     measurements: Measurements,
     score: Score | None,
-    stated_ranks: Numbers,
-) -> Positions:
+    stated_ranks: FloatArray,
+) -> IntArray:
     """Place of every row in the final order of its cell, [rows].
 
     As given, else by s_rerank, score, row.
@@ -641,7 +642,7 @@ def _ranks(
     return final_ranks
 
 
-def _hits_by_distance(hit_rows: _Rows, measurements: Measurements, final_ranks: Positions) -> Hits:
+def _hits_by_distance(hit_rows: _Rows, measurements: Measurements, final_ranks: IntArray) -> Hits:
     """Hits by (l2, chunk), [Q, A, D, K].
 
     Those without a distance last, by rank: the order that their system gave.
@@ -669,9 +670,7 @@ def _hits_by_distance(hit_rows: _Rows, measurements: Measurements, final_ranks: 
     cell_positions = hit_rows.within(ordered_hits)
     n_columns = int(cell_positions.max(initial=0)) + 1
 
-    def laid(
-        row_values: NDArray[Any], empty_value: float, number_type: type[np.generic]
-    ) -> NDArray[Any]:
+    def laid(row_values: AnyArray, empty_value: float, number_type: type[np.generic]) -> AnyArray:
         filled_array = np.full((hit_rows.n_cells, n_columns), empty_value, dtype=number_type)
         filled_array[hit_rows.cell[ordered_hits], cell_positions] = row_values[ordered_hits]
         return filled_array.reshape(*hit_rows.shape, n_columns)

@@ -41,7 +41,8 @@ def front_matter(text: str) -> FrontMatter:
       InputError: keys and values are not valid, too long, have a tag of YAML, or name a key twice.
     """
     first_line, _, further_text = text.partition("\n")
-    matter_mark, text_lines = first_line.rstrip(), further_text.split("\n")
+    matter_mark = first_line.rstrip()
+    text_lines = further_text.split("\n")
     first_key_line = next(
         (
             text_line
@@ -61,8 +62,12 @@ def front_matter(text: str) -> FrontMatter:
         None,
     )
     if end_index is None:
-        unclosed_note = f"front matter without a line {matter_mark} at its end is read as text"
-        return FrontMatter({}, (), text, notes=(unclosed_note,))
+        return FrontMatter(
+            {},
+            (),
+            text,
+            notes=(f"front matter without a line {matter_mark} at its end is read as text",),
+        )
     matter_text = "\n".join(["", *text_lines[:end_index]])  # with the lines of the file
     location = Where("", 2)
     if len(matter_text) > MAX_MATTER_CHARACTERS:

@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, ConfigDict
 
 from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, within_range
@@ -42,7 +41,7 @@ from raglab.store.tables import (
     read_table,
 )
 from raglab.store.trace_checks import MAX_DEPTHS
-from raglab.values import TAG_KEYS, Case, Chunk
+from raglab.values import TAG_KEYS, BoolArray, Case, Chunk, FloatArray, IntArray
 from raglab.words.characters import visible
 
 if TYPE_CHECKING:
@@ -99,8 +98,6 @@ _NEAR_TABLE_NAMES: NearNames = {
         for field, names in NEAR_NAMES.items()
     },
 }
-Numbers = NDArray[np.float64]
-Positions = NDArray[np.int64]
 _MAX_COLUMN_CHARACTERS = 40  # characters of a column in a message
 Json = Annotated[Any, BeforeValidator(json_value)]
 
@@ -129,8 +126,8 @@ class Numbering(NamedTuple):
     """
 
     names: tuple[str, ...]
-    of_row: Positions
-    first: Positions
+    of_row: IntArray
+    first: IntArray
 
 
 class HitTable(NamedTuple):
@@ -151,7 +148,7 @@ class HitTable(NamedTuple):
             shown_value(self.table.columns[column_name][row]) if value is None else value,
         )
 
-    def check(self, is_wrong: NDArray[np.bool_], field: str, rule: str, remedy: str) -> None:
+    def check(self, is_wrong: BoolArray, field: str, rule: str, remedy: str) -> None:
         """Note cells of some rows."""
         for row in map(int, np.flatnonzero(is_wrong)):
             self.add(row, field, rule, remedy)
@@ -211,7 +208,7 @@ class HitTable(NamedTuple):
         cells: Sequence[Any] | None,
         bounds: tuple[float, float, str],
         kinds: Any = int | float | Decimal,  # noqa: ANN401 - a union of types
-    ) -> Numbers:
+    ) -> FloatArray:
         """Numbers of a column, NaN where a cell is missing or there is no such column.
 
         Args:
@@ -241,7 +238,7 @@ class HitTable(NamedTuple):
         """Cells of a row by field."""
         return JsonLine(
             self.table.where(row),
-            {field_name: field_cells[row] for field_name, field_cells in columns.items()},
+            {field_name: cells[row] for field_name, cells in columns.items()},
         )
 
 
@@ -399,7 +396,8 @@ def hit_chunks(
     Args:
       signal_columns: columns of signals of the hits.
     """
-    numbering, passage_columns = hits.numbered("hit_id"), hits.some(_PASSAGE_COLUMNS)
+    numbering = hits.numbered("hit_id")
+    passage_columns = hits.some(_PASSAGE_COLUMNS)
     hits.check_same(passage_columns, numbering, "a hit_id")
     cells_by_field = hits.some(_HIT_COLUMNS) | {
         column_name: hits.table.columns[column_name] for column_name in signal_columns
@@ -436,7 +434,7 @@ def hit_chunks(
     return tuple(chunks), numbering
 
 
-def hit_places(hits: HitTable) -> tuple[Numbering, Positions]:
+def hit_places(hits: HitTable) -> tuple[Numbering, IntArray]:
     """Arms and depths of the rows."""
     zero_rows = np.zeros(hits.table.size, dtype=np.int64)
     arm_numbers = Numbering((hits.table.name,), zero_rows, zero_rows[:1])

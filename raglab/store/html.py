@@ -283,14 +283,17 @@ class _PageWalk:
 
     def read(self, root_node: LexborNode) -> None:
         """Read what is below a node."""
-        node, depth = root_node.child, 1
+        node = root_node.child
+        depth = 1
         while node is not None:
             if self._enter(node) and node.child is not None:
-                node, depth = node.child, depth + 1
+                node = node.child
+                depth = depth + 1
                 continue
             self._leave(node)
             while node.next is None:
-                node, depth = node.parent, depth - 1
+                node = node.parent
+                depth = depth - 1
                 if node is None or not depth:
                     return
                 self._leave(node)

@@ -32,15 +32,15 @@ def counted(reasons_by_kind: Mapping[str, Sequence[str]]) -> str:
       >>> counted({".rtf": ["", ""], "tables of labels": ["a.csv: load it by load_cases."]})
       '2 .rtf. 1 tables of labels: a.csv: load it by load_cases.'
     """
-    kind_texts = []
+    texts = []
     for left_out_kind, reasons in reasons_by_kind.items():
         shown_reasons = [reason.removesuffix(".") for reason in reasons if reason]
         if len(shown_reasons) > _SHOWN_REASONS:
             shown_reasons[_SHOWN_REASONS:] = [f"and {len(shown_reasons) - _SHOWN_REASONS} more"]
-        kind_texts.append(
+        texts.append(
             f"{len(reasons)} {left_out_kind}{': ' * bool(shown_reasons)}{'; '.join(shown_reasons)}."
         )
-    return " ".join(kind_texts)
+    return " ".join(texts)
 
 
 def warn_of_left_out(folder: Path, reasons_by_kind: Mapping[str, Sequence[str]]) -> None:
@@ -51,16 +51,14 @@ def warn_of_left_out(folder: Path, reasons_by_kind: Mapping[str, Sequence[str]])
 
 def warn_of_beside(set_folder: Path, *, follow_links: bool) -> None:
     """Count the texts of a folder beside its `documents/`; those about the set are none."""
-    text_endings = tuple(
-        ending for format_name in _COUNTED_FORMATS for ending in DOCUMENT_ENDINGS[format_name]
-    )
+    text_endings = tuple(ending for name in _COUNTED_FORMATS for ending in DOCUMENT_ENDINGS[name])
     folder_files = files_below(set_folder, follow_links=follow_links).files
     outside_documents = [
         source
-        for source, file_path in folder_files.items()
+        for source, path in folder_files.items()
         if not source.startswith("documents/")
         and source.lower().endswith(text_endings)
-        and not file_path.name.lower().startswith(_SET_FILE_NAMES)
+        and not path.name.lower().startswith(_SET_FILE_NAMES)
     ]
     warn_of_left_out(
         set_folder, {"texts beside documents/": outside_documents} if outside_documents else {}

@@ -380,7 +380,8 @@ def _read(file_path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Re
     Raises:
       InputError: no form reads such a file for the purpose.
     """
-    suffix, corpus_name = file_path.suffix.lower(), ""
+    suffix = file_path.suffix.lower()
+    corpus_name = ""
     if suffix in (*_LINE_ENDINGS, *_JSON_ENDINGS):
         check_no_encoding(limits.encoding, str(file_path))
     content: Any = file_path.name
@@ -391,11 +392,10 @@ def _read(file_path: Path, limits: Limits, purpose: Purpose) -> tuple[Format, Re
         )
         first_line = next(json_records)
         if purpose == "corpus" and first_line.record.keys() == {"corpus"}:
-            corpus_name, first_line = (
-                str(first_line.record["corpus"]),
-                next(json_records, first_line),
-            )
-        content, first_content = chain([first_line], json_records), first_line.record
+            corpus_name = str(first_line.record["corpus"])
+            first_line = next(json_records, first_line)
+        content = chain([first_line], json_records)
+        first_content = first_line.record
     elif suffix in _JSON_ENDINGS:
         content = first_content = read_json(
             file_path, limits.max_file_bytes, follow_links=limits.follow_links
@@ -497,8 +497,8 @@ def _document_chunks(file_path: Path, source: str, limits: Limits) -> PlacedChun
             "rename the file",
             shown_value(source),
         )
-    placed_chunks: PlacedChunks = _read(file_path, limits, "corpus")[1](source, file_path, limits)
-    return placed_chunks
+    chunks: PlacedChunks = _read(file_path, limits, "corpus")[1](source, file_path, limits)
+    return chunks
 
 
 def _corpus(file_path: Path, default_name: str, limits: Limits) -> Corpus:
@@ -617,8 +617,8 @@ def _table_corpus(source_table: tables.SourceTable, corpus_name: str, columns: C
             if column_name in table_line.record
         }
         record = {
-            column_name: cell_value
-            for column_name, cell_value in table_line.record.items()
+            column_name: value
+            for column_name, value in table_line.record.items()
             if column_name not in further_tags
         }
         row_tags = record.get("tags", {})
@@ -738,7 +738,8 @@ def _line_cases(
     json_records: Iterable[JsonLine], source_name: str, columns: Columns
 ) -> tuple[Case, ...]:
     """Cases of lines of JSON in our form; query may be question, and expect_status label."""
-    faults, renamed_lines = Faults("cases"), []
+    faults = Faults("cases")
+    renamed_lines = []
     aliases = {"question": "query", "label": "expect_status"}
     for json_line in json_records:
         record = {

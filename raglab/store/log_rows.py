@@ -75,16 +75,14 @@ class EventTable:
     def kinds(self) -> Mapping[str, str]:
         """Kind of each column; `listed` for a text that is found by its value, `time` for `at`."""
         return ({"seq": "whole", "at": "time"} if self.key is None else {}) | {
-            table_column.name: "listed"
-            if table_column.listed and table_column.kind == "text"
-            else table_column.kind
-            for table_column in self.columns
+            column.name: "listed" if column.listed and column.kind == "text" else column.kind
+            for column in self.columns
         }
 
     @cached_property
     def missing(self) -> frozenset[str]:
         """Columns that may be null."""
-        return frozenset(table_column.name for table_column in self.columns if table_column.missing)
+        return frozenset(column.name for column in self.columns if column.missing)
 
 
 def encode_row(table_row: Mapping[str, Any], event_table: EventTable) -> dict[str, Any]:
@@ -98,8 +96,7 @@ def encode_row(table_row: Mapping[str, Any], event_table: EventTable) -> dict[st
         not finite.
     """
     return {
-        column_name: _encode(column_name, cell_value, event_table.kinds[column_name])
-        for column_name, cell_value in table_row.items()
+        name: _encode(name, value, event_table.kinds[name]) for name, value in table_row.items()
     }
 
 
@@ -114,15 +111,18 @@ def _encode(column_name: str, cell_value: Any, column_kind: str) -> Any:  # noqa
     if column_kind == "whole":
         if isinstance(cell_value, int) and -_INTEGER_LIMIT <= cell_value < _INTEGER_LIMIT:
             return int(cell_value)  # a boolean is none for PostgreSQL
-        broken_rule, remedy = "a whole number of 64 bits", "correct it"
+        broken_rule = "a whole number of 64 bits"
+        remedy = "correct it"
     elif column_kind == "number":
-        if _is_finite(cell_value):
+        if isinstance(cell_value, int | float) and abs(cell_value) <= sys.float_info.max:
             return float(cell_value)
-        broken_rule, remedy = "a finite number", "leave it out where it is not known"
+        broken_rule = "a finite number"
+        remedy = "leave it out where it is not known"
     elif not isinstance(cell_value, str):
         broken_rule, remedy, shown_value = "a text", "pass a str", type(cell_value).__name__
     elif _UNSTORABLE.search(cell_value):
-        broken_rule, remedy = "a text in Unicode without NUL", "take out NUL and half surrogates"
+        broken_rule = "a text in Unicode without NUL"
+        remedy = "take out NUL and half surrogates"
     else:
         max_length, length_unit = _LENGTH_LIMITS[column_kind]
         length = len(cell_value) if length_unit == "characters" else len(cell_value.encode())
@@ -138,10 +138,6 @@ def _encode(column_name: str, cell_value: Any, column_kind: str) -> Any:  # noqa
         f"{remedy}."
     )
     raise ValueError(message)
-
-
-def _is_finite(number: object) -> bool:
-    return isinstance(number, int | float) and abs(number) <= sys.float_info.max
 
 
 def _can_stand(cell_value: object, column_kind: str) -> bool:
@@ -181,16 +177,16 @@ def _read_row(
       InputError: a value of another type than its column's, a number that is not finite, or JSON
         that is none.
     """
-    decoded_row = dict(zip(column_names, stored_values, strict=True))
-    for column_name, stored_value in decoded_row.items():
+    row = dict(zip(column_names, stored_values, strict=True))
+    for column_name, stored_value in row.items():
         if stored_value is None and column_name in event_table.missing:
             continue
         try:
-            decoded_row[column_name] = _decode(stored_value, event_table.kinds[column_name])
+            row[column_name] = _decode(stored_value, event_table.kinds[column_name])
         except (ValueError, TypeError, RecursionError):
             shown_fault = f"{stored_value!r:.80} as {column_name} of {event_table.name}"
             raise _altered(shown_fault) from None
-    return decoded_row
+    return row
 
 
 def _altered(shown_fault: str) -> InputError:
@@ -284,10 +280,7 @@ class Entries:
         """Take its texts out of an event; whether it had any."""
         event_table, sql_table = self._tables[table]
         blanked_values = {} if event_table.without is None else event_table.without(row)
-        if all(
-            row[column_name] == blanked_value
-            for column_name, blanked_value in blanked_values.items()
-        ):
+        if all(row[name] == blanked_value for name, blanked_value in blanked_values.items()):
             return False
         self._link.execute(
             sql.update(sql_table)

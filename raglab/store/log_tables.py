@@ -16,7 +16,8 @@ from raglab.store.log_rows import Column, Entries, EventTable
 
 LONGEST_REQUEST_ID = 200
 # files of the logs in the folder of an index
-BANDIT_LOG, AUDIT_LOG = "bandit.sqlite", "audit.sqlite"
+BANDIT_LOG = "bandit.sqlite"
+AUDIT_LOG = "audit.sqlite"
 
 
 def check_id(request_id: object) -> None:
@@ -129,7 +130,8 @@ def events(log_entries: Entries, after: int = 0) -> Iterator[Event]:
     choice_rows: dict[str, dict[str, Any]] = {}
     reward_rows: dict[str, dict[str, Any]] = {}
     for event_row in merge(*event_streams, key=lambda event: event["seq"]):
-        event_number, request_id = event_row["seq"], event_row["request_id"]
+        event_number = event_row["seq"]
+        request_id = event_row["request_id"]
         if "features" in event_row:
             choice_rows[request_id] = event_row
             yield Event(event_number, "choice", request_id, event_row["arm"], event_row["features"])
@@ -174,9 +176,11 @@ _SLOT_LENGTH = 2
 def parsed_fields(parsed: Mapping[str, Any]) -> Iterator[tuple[str, Any, float]]:
     """Fields of a parsed question with value and confidence; those without one are left out."""
     for field_name, slot_value in parsed.items():
-        field_value, confidence = None, None
+        field_value = None
+        confidence = None
         if isinstance(slot_value, Mapping):
-            field_value, confidence = slot_value.get("value"), slot_value.get("confidence")
+            field_value = slot_value.get("value")
+            confidence = slot_value.get("confidence")
         elif (
             isinstance(slot_value, Sequence)
             and not isinstance(slot_value, str)
@@ -199,11 +203,7 @@ def _decision_without_texts(decision_row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "answer": None,
         "options": [
-            {
-                option_key: option_value
-                for option_key, option_value in option.items()
-                if option_key != "text"
-            }
+            {key: value for key, value in option.items() if key != "text"}
             for option in decision_row["options"]
         ],
         "warnings": [],
@@ -256,8 +256,10 @@ REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (
 EVIDENCE_TABLE = "evidence"
 CHANGES, VERSIONS, CURRENT = "default_changes", "default_versions", "defaults"
 SETTLEMENTS, OPEN, FORGOTTEN = "settlements", "open_applications", "forgotten"
-POLICIES, LEARNERS = "policies", "learners"
-SAMPLES, LABELS = "samples", "labels"
+POLICIES = "policies"
+LEARNERS = "learners"
+SAMPLES = "samples"
+LABELS = "labels"
 _SYSTEM_COLUMNS = (  # what decides: its policy, index, models and prompts
     Column("policy_id", "name"),
     Column("fingerprint", "name"),
@@ -459,11 +461,11 @@ def request_row(
     Raises:
       ValueError: no such request.
     """
-    table_row = log.row(table_name, request_id=request_id)
-    if table_row is None:
+    row = log.row(table_name, request_id=request_id)
+    if row is None:
         message = (
             f"request_id must be that of a {request_kind} in the log, got {request_id!r:.80}; the "
             "response names it."
         )
         raise ValueError(message)
-    return table_row
+    return row

@@ -35,14 +35,14 @@ def notebook_blocks(raw_bytes: bytes) -> DocumentBlocks:
     document_blocks: list[Block] = []
     notes: list[str] = []
     for cell_number, (cell_kind, cell_source) in enumerate(notebook_cells, 1):
-        cell_text = cell_source.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+        text = cell_source.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
         if cell_kind == "markdown":
             cell_blocks = markdown_page(cell_source.encode())
             document_blocks += cell_blocks.blocks
             notes += [f"cell {cell_number}: {note}" for note in cell_blocks.notes]
-        elif cell_text.strip():
+        elif text.strip():
             is_code = cell_kind == "code"
             document_blocks.append(
-                Block("code", fenced(cell_text, language)) if is_code else Block("text", cell_text)
+                Block("code", fenced(text, language)) if is_code else Block("text", text)
             )
     return DocumentBlocks("", tuple(document_blocks), notes=tuple(notes))

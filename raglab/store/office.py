@@ -106,8 +106,8 @@ def _stated(xml_element: ET.Element | None, attribute_name: str = "val") -> str:
     attributes = {} if xml_element is None else xml_element.attrib
     return next(
         (
-            attribute_text
-            for qualified_name, attribute_text in attributes.items()
+            text
+            for qualified_name, text in attributes.items()
             if qualified_name.endswith(f"}}{attribute_name}")
         ),
         "",
@@ -123,11 +123,11 @@ def _text(xml_element: ET.Element) -> str:
     text_elements = [
         text_element for text_element in xml_element.iter() if _name(text_element) in _TEXT_TAGS
     ]
-    element_texts = (
+    texts = (
         (text_element.text or "") if _name(text_element) == "t" else " "
         for text_element in text_elements
     )
-    return " ".join("".join(element_texts).split())
+    return " ".join("".join(texts).split())
 
 
 def word_blocks(raw_bytes: bytes) -> DocumentBlocks:
@@ -402,9 +402,7 @@ def _sheet_tables(worksheet: Any, counts_by_kind: Counter[str]) -> Iterator[Bloc
 
 def _cell_text(sheet_cell: Any) -> str:  # noqa: ANN401 - openpyxl has no types
     """Value of a cell as the file holds it, of a day without its midnight."""
-    cell_value = "" if sheet_cell.value is None else sheet_cell.value
-    if isinstance(cell_value, datetime) and not (
-        cell_value.hour or cell_value.minute or cell_value.second
-    ):
-        cell_value = cell_value.date()
-    return str(cell_value).strip()
+    value = "" if sheet_cell.value is None else sheet_cell.value
+    if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
+        value = value.date()
+    return str(value).strip()

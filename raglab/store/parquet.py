@@ -46,7 +46,8 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
       OversizeError: a limit is passed; the message names it.
       ValueError: its footer is damaged.
     """
-    n_columns, n_row_groups = metadata.num_columns, metadata.num_row_groups
+    n_columns = metadata.num_columns
+    n_row_groups = metadata.num_row_groups
     _at_most(
         path, columns=n_columns, row_groups=n_row_groups, column_chunks=n_columns * n_row_groups
     )
@@ -83,11 +84,11 @@ def check_decoded(n_bytes: int, path: Path) -> None:
 
 def _at_most(path: Path, **numbers_by_limit: int) -> None:
     """Stop at a count above its limit, which has its name."""
-    for limit_name, number in numbers_by_limit.items():
-        free_number, number_a_byte = PARQUET_LIMITS[limit_name]
+    for name, number in numbers_by_limit.items():
+        free_number, number_a_byte = PARQUET_LIMITS[name]
         allowed_number = free_number + number_a_byte * path.stat().st_size
         if not 0 <= number <= allowed_number:
-            limit_noun = limit_name.replace("_", " ")
+            limit_noun = name.replace("_", " ")
             raise input_error(
                 path,
                 f"a Parquet file of this size must have at most {allowed_number} {limit_noun}",

@@ -70,7 +70,8 @@ class _Compact:
         struct_fields: dict[int, Any] = {}
         field_number = 0
         while (type_byte := self._byte()) != _STOP:
-            field_step, field_type = type_byte >> 4, type_byte & 15
+            field_step = type_byte >> 4
+            field_type = type_byte & 15
             field_number = field_number + field_step if field_step else self._integer()
             # which of two counts, another reader might take otherwise
             if field_number in struct_fields:
@@ -124,20 +125,20 @@ class _Compact:
         return self._raw[start_position : self._at]
 
     def _varint(self) -> int:
-        footer_bytes, position, unsigned_value, bit_shift = self._raw, self._at, 0, 0
+        footer_bytes, position, value, bit_shift = self._raw, self._at, 0, 0
         while bit_shift <= 63:
             next_byte = footer_bytes[position]
             position += 1
-            unsigned_value |= (next_byte & 127) << bit_shift
+            value |= (next_byte & 127) << bit_shift
             if next_byte < 128:
                 self._at = position
-                return unsigned_value
+                return value
             bit_shift += 7
         raise LookupError
 
     def _integer(self) -> int:
-        zigzag_value = self._varint()
-        return (zigzag_value >> 1) ^ -(zigzag_value & 1)
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
 
 
 def declared_columns(path: Path) -> list[ColumnDeclaration]:

@@ -63,10 +63,10 @@ class Faults:
         rule = (
             rule if rule in self._kinds or len(self._kinds) < _MAX_FAULT_KINDS else "further rules"
         )
-        example_values = self._kinds.setdefault(rule, (location, remedy, {}))[2]
+        values = self._kinds.setdefault(rule, (location, remedy, {}))[2]
         self._counts[rule] += 1
-        if example is not None and len(example_values) < _SHOWN_FAULT_VALUES:
-            example_values.setdefault(example)
+        if example is not None and len(values) < _SHOWN_FAULT_VALUES:
+            values.setdefault(example)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -160,9 +160,9 @@ class Fields(BaseModel):
     def stated(self, names: Iterable[str]) -> dict[str, Any]:
         """Those of some fields that are stated, lists as tuples."""
         return {
-            field_name: tuple(field_value) if isinstance(field_value, list) else field_value
+            field_name: tuple(value) if isinstance(value, list) else value
             for field_name in names
-            if (field_value := getattr(self, field_name)) is not None
+            if (value := getattr(self, field_name)) is not None
         }
 
 
@@ -273,11 +273,10 @@ def _broken_rule(
     heads_by_field: Heads | None,
 ) -> tuple[Where, str, str, str]:
     """Place, rule, remedy and value of what pydantic says of a field."""
-    field_path, offending_value = (
-        [*map(str, validation_error["loc"])] or ["the record"],
-        validation_error["input"],
-    )
-    field_info, location = record_model.model_fields.get(field_path[0]), record_line.where
+    field_path = [*map(str, validation_error["loc"])] or ["the record"]
+    offending_value = validation_error["input"]
+    field_info = record_model.model_fields.get(field_path[0])
+    location = record_line.where
     rule = re.sub(r"^\w+ should\b", "must", validation_error["msg"].removeprefix("Value error, "))
     remedy = (field_info and field_info.description) or "correct it, or leave it out"
     is_missing = validation_error["type"] == "missing"
@@ -286,7 +285,8 @@ def _broken_rule(
             f"{location.file}, column {heads_by_field.get(field_path[0], field_path[-1])}"
         )
     if validation_error["type"] == "extra_forbidden":
-        rule, remedy = "is no field of it", "take it out, or put it under tags"
+        rule = "is no field of it"
+        remedy = "take it out, or put it under tags"
     elif offending_value is None or (is_missing and heads_by_field is not None):
         rule, remedy, offending_value = "must not be missing", "fill it, or drop the row", None
     elif is_missing:
@@ -318,8 +318,8 @@ def read_case(
         case_fields.id,
         **case_fields.stated(CASE_FIELDS),
         extra={
-            field_name: field_value
-            for field_name, field_value in record_line.record.items()
+            field_name: value
+            for field_name, value in record_line.record.items()
             if field_name not in LINE_NAMES
         },
     )

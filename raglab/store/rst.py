@@ -84,7 +84,8 @@ def _sphinx_names() -> Iterator[None]:
         )
         return [nodes.literal(role_text, shown_title or role_text)], []
 
-    known_directive, known_role = directives.directive, roles.role
+    known_directive = directives.directive
+    known_role = roles.role
     own_directives = frozenset({"date", "image", "figure", *_CODE_DIRECTIVES, *_SILENT_DIRECTIVES})
     directives.directive = _with_default(known_directive, _content_directive(), own_directives)
     roles.role = _with_default(known_role, title)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array, shown_number, within_range
 from raglab.signals import Signal
 from raglab.store.files import input_error, shown_value
+from raglab.values import AnyArray, FloatArray
 
 
 # array or Series
@@ -20,7 +20,7 @@ def signal_column(
     source: Any,  # noqa: ANN401
     shape: tuple[int, ...],
     ids: Sequence[str],
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Values of a user's signal, [Q, A, D]: those of [Q] and [Q, A] hold for every arm and depth.
 
     Args:
@@ -32,11 +32,13 @@ def signal_column(
     Raises:
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
-    subject, signal_unit = f"signal {signal.name}", signal.unit
+    subject = f"signal {signal.name}"
+    signal_unit = signal.unit
     # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(source, "index") and hasattr(source, "to_numpy"):
         # what is no text comes before what is there twice: a list has no place in a set
-        case_ids, series_index = set(ids), source.index
+        case_ids = set(ids)
+        series_index = source.index
         strange_keys = [
             index_key
             for index_key in series_index
@@ -90,11 +92,11 @@ def signal_column(
     return np.array(full_values, order="C")
 
 
-def array_hash(column: NDArray[np.float64]) -> str:
+def array_hash(column: FloatArray) -> str:
     """SHA-256 of numbers with their shape, with one NaN for all."""
     return hashlib.sha256(f"{list(column.shape)}".encode() + array_bytes(column)).hexdigest()
 
 
-def array_bytes(array: NDArray[Any], number_type: type[np.generic] = np.float64) -> bytes:
+def array_bytes(array: AnyArray, number_type: type[np.generic] = np.float64) -> bytes:
     """Bytes of numbers as a kind of them, with one NaN for all."""
     return np.where(np.isnan(array), np.nan, array).astype(number_type, order="C").tobytes()

@@ -38,15 +38,14 @@ def load_yaml(yaml_text: str, file_name: str, document_noun: str, *, as_texts: b
         try:
             return yaml_loader.get_single_data()
         except RecursionError:
-            line_number, reason = yaml_loader.line + 1, "nesting too deep"
+            line_number = yaml_loader.line + 1
+            reason = "nesting too deep"
     except yaml.YAMLError as error:  # the reader's come before there is a loader
         problem_mark = getattr(error, "problem_mark", None)
         reason = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError) and problem_mark is not None:
-            line_number, reason = (
-                problem_mark.line + 1,
-                f"{error.problem} at column {problem_mark.column + 1}",
-            )
+            line_number = problem_mark.line + 1
+            reason = f"{error.problem} at column {problem_mark.column + 1}"
     raise input_error(
         Where(file_name, line_number),
         f"{document_noun} must be valid YAML",
@@ -96,20 +95,23 @@ class _StrictYaml(yaml.SafeLoader):
         if number_pattern is not None and not (
             isinstance(node, yaml.ScalarNode) and number_pattern.fullmatch(node.value)
         ):
-            problem = (
-                f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown_value(node.value)} as a number; "
+                "write it in decimal digits, or in quotes",
+                problem_mark=node.start_mark,
             )
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         try:
             return super().construct_object(node, deep=deep)
         # such as month 13
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             cause_clause = f": {error}" if isinstance(error, ValueError) else ""
-            problem = (
-                f"{shown_value(node.value)}, which is no "
-                f"{node.tag.removeprefix(_TAG_PREFIX)}{cause_clause}"
-            )
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+            raise yaml.MarkedYAMLError(
+                problem=(
+                    f"{shown_value(node.value)}, which is no "
+                    f"{node.tag.removeprefix(_TAG_PREFIX)}{cause_clause}"
+                ),
+                problem_mark=node.start_mark,
+            ) from error
 
     # as in the parent
     def construct_mapping(
@@ -123,7 +125,8 @@ class _StrictYaml(yaml.SafeLoader):
         mapping = super().construct_mapping(node, deep=deep)
         seen_keys: set[Hashable] = set()
         for key_node in key_nodes:
-            is_merge, problem = key_node.tag == f"{_TAG_PREFIX}merge", ""
+            is_merge = key_node.tag == f"{_TAG_PREFIX}merge"
+            problem = ""
             mapping_key = key_node.value if is_merge else self.construct_object(key_node, deep=True)
             if is_merge:
                 problem = "the merge <<; write the keys out"

@@ -182,10 +182,8 @@ def _parted(row_cells: Sequence[_RowCell], n_parts: int) -> list[list[_RowCell]]
     cut_positions = set()
     for cut_number in range(1, n_parts):
         ideal_cut = cut_number * n_characters // n_parts
-        next_candidate, cell_index = (
-            bisect(cut_candidates, ideal_cut),
-            bisect(cell_starts, ideal_cut) - 1,
-        )
+        next_candidate = bisect(cut_candidates, ideal_cut)
+        cell_index = bisect(cell_starts, ideal_cut) - 1
         near_candidates = [
             cut_candidate
             for cut_candidate in cut_candidates[max(next_candidate - 1, 0) : next_candidate + 1]

@@ -208,8 +208,8 @@ def _frame_cells(series: pd.Series[Any]) -> list[Any]:
         ]
         is_gone = list(map(is_missing, series_cells))
     return [
-        None if is_absent else cell_value.tolist() if hasattr(cell_value, "tolist") else cell_value
-        for cell_value, is_absent in zip(series_cells, is_gone, strict=True)
+        None if is_absent else value.tolist() if hasattr(value, "tolist") else value
+        for value, is_absent in zip(series_cells, is_gone, strict=True)
     ]
 
 
@@ -476,8 +476,8 @@ def table_lines(
     for row_index in range(table.size):
         record = {} if "id" in cells_by_field else {"id": f"{prefix}{row_index + 1}"}
         record |= {
-            field_name: field_cells[row_index]
-            for field_name, field_cells in cells_by_field.items()
+            name: field_cells[row_index]
+            for name, field_cells in cells_by_field.items()
             if field_cells[row_index] is not None
         }
         yield JsonLine(table.where(row_index), record)

@@ -85,7 +85,8 @@ def stated_tags(
             "write paths from its folder",
             shown_names(map(shown_value, unknown_names)),
         )
-    faults, fields_by_name = Faults("names"), {}
+    faults = Faults("names")
+    fields_by_name = {}
     for stated_name, stated_record in tags_document.items():
         fields_by_name[stated_name] = read_record(
             JsonLine(location._replace(id=stated_name), stated_record), _TagFields, faults

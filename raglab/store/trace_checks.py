@@ -20,7 +20,15 @@ from raglab.signals import NAMES, declared_signal, signal
 from raglab.store.files import InputError, input_error, shown_value
 from raglab.store.records import MAX_INTEGER
 from raglab.store.signal_columns import signal_column
-from raglab.values import FLOAT_FIELDS, MAX_HITS_PER_CASE, Answers, Hits, PatternHits, TraceData
+from raglab.values import (
+    FLOAT_FIELDS,
+    MAX_HITS_PER_CASE,
+    Answers,
+    AnyArray,
+    Hits,
+    PatternHits,
+    TraceData,
+)
 
 MAX_DEPTHS = 101  # `refine.max_depth` is at most 100
 _UNIT_PARAMETERS = frozenset({"fetch_k", "score"})  # parameters of a search of ours, and of a frame
@@ -66,16 +74,16 @@ def check_column_types(
     Raises:
       InputError: names the column, or one that no trace has.
     """
-    name_counts = Counter(schema.names)
+    counts = Counter(schema.names)
     for schema_field in schema:
         field_types = expected.get(
             signal_prefix if schema_field.name.startswith(signal_prefix) else schema_field.name,
             ["no column"],
         )
-        if name_counts[schema_field.name] > 1 or schema_field.type not in field_types:
+        if counts[schema_field.name] > 1 or schema_field.type not in field_types:
             type_rule = f"column {shown_value(schema_field.name)} must be one {field_types[0]}"
             raise BrokenRuleError(
-                type_rule, f"{name_counts[schema_field.name]} {shown_value(str(schema_field.type))}"
+                type_rule, f"{counts[schema_field.name]} {shown_value(str(schema_field.type))}"
             )
 
 
@@ -97,7 +105,8 @@ def check_trace(trace: TraceData) -> None:
             )
             broken_rule = f"{subject} must {signals_rule}"
             raise BrokenRuleError(broken_rule, shown_number)
-    declarations, case_ids = trace.meta.get("signals") or {}, [case.id for case in trace.cases]
+    declarations = trace.meta.get("signals") or {}
+    case_ids = [case.id for case in trace.cases]
     try:
         for subject in sorted(set(trace.columns).difference(NAMES)):  # of the user
             user_signal = declared_signal(subject, declarations.get(subject))
@@ -159,13 +168,14 @@ def _rules(trace: TraceData) -> Iterator[_Rule]:
         is_unit = (np.abs(vector_lengths - 1.0) <= _LENGTH_TOLERANCE) | (vector_lengths == 0.0)
         yield "vectors", "be of unit length", ~is_unit, vector_lengths
     for key_name in sorted(set(trace.columns).intersection(NAMES)):
-        signal_column, signal_unit = trace.columns[key_name], signal(key_name).unit
+        signal_column = trace.columns[key_name]
+        signal_unit = signal(key_name).unit
         yield _form(key_name, signal_column, "f", cell_shape)
         yield _range(key_name, signal_column, signal_unit.low, signal_unit.high)
 
 
 def _form(
-    subject: str, array: NDArray[Any], dtype_kinds: str, expected_shape: tuple[int, ...]
+    subject: str, array: AnyArray, dtype_kinds: str, expected_shape: tuple[int, ...]
 ) -> _Rule:
     """Kinds of numbers, as NumPy's letters, and the shape of an array."""
     number_noun = "floats" if dtype_kinds == "f" else "integers"
@@ -177,7 +187,7 @@ def _form(
     )
 
 
-def _range(subject: str, array: NDArray[Any], lower_bound: float, upper_bound: float) -> _Rule:
+def _range(subject: str, array: AnyArray, lower_bound: float, upper_bound: float) -> _Rule:
     """Range of the numbers of an array; NaN is a missing one."""
     return (
         subject,
@@ -280,7 +290,8 @@ def _hit_rules(hits: Hits, n_cases_and_arms: tuple[int, int], n_chunks: int) -> 
         chunk_indices[..., 1:],
     )
     sorted_chunks = np.sort(chunk_indices, axis=-1)
-    previous_chunks, next_chunks = sorted_chunks[..., :-1], sorted_chunks[..., 1:]
+    previous_chunks = sorted_chunks[..., :-1]
+    next_chunks = sorted_chunks[..., 1:]
     yield (
         "chunk",
         "hold a passage once",
@@ -300,7 +311,8 @@ def _hit_rules(hits: Hits, n_cases_and_arms: tuple[int, int], n_chunks: int) -> 
     # l2 and cosine are of the same two vectors: one without the other is no measurement.
     is_missing = np.isnan(hits.l2)
     yield "l2", "stand with cosine", is_missing != np.isnan(hits.cosine), hits.l2
-    nearer_distances, farther_distances = hits.l2[..., :-1], hits.l2[..., 1:]
+    nearer_distances = hits.l2[..., :-1]
+    farther_distances = hits.l2[..., 1:]
     yield (
         "l2",
         "ascend",
@@ -346,7 +358,8 @@ def _answer_rules(answers: Answers, cell_shape: tuple[int, ...], n_chunks: int) 
         yield _range(
             f"answers.{field_name}", getattr(answers, field_name), lower_bound, upper_bound
         )
-    is_hit, next_chunks = answers.chunks >= 0, answers.chunks[:, 1:]
+    is_hit = answers.chunks >= 0
+    next_chunks = answers.chunks[:, 1:]
     yield "answers.chunks", "be padded at the end", is_hit[:, 1:] & ~is_hit[:, :-1], next_chunks
     answer_texts = [
         answers.generator,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.policy_parts.patterns import COUNTED_LISTS
 from raglab.store.files import (
@@ -38,8 +37,10 @@ from raglab.values import (
     FLOAT_FIELDS,
     SCHEMA_VERSION,
     Answers,
+    AnyArray,
     Case,
     Chunk,
+    FloatArray,
     Hits,
     Latency,
     PatternHits,
@@ -102,9 +103,7 @@ def chunk_rows(trace: TraceData) -> Rows:
 
 def decode_chunk(chunk_row: Mapping[str, Any]) -> Chunk:
     """Chunk of a row, which has no section in a trace without any."""
-    chunk_fields: dict[str, Any] = {
-        field_name: chunk_row.get(field_name) for field_name in Chunk._fields
-    }
+    chunk_fields: dict[str, Any] = {name: chunk_row.get(name) for name in Chunk._fields}
     chunk_fields["tags"] = json.loads(chunk_row["tags"])
     chunk_fields["entities"], chunk_fields["section"] = (
         tuple(chunk_row["entities"]),
@@ -116,12 +115,12 @@ def decode_chunk(chunk_row: Mapping[str, Any]) -> Chunk:
 def answer_rows(answers: Answers, n_cases: int) -> Rows:
     """Answers by case."""
     rows_by_case: Rows = [[] for _ in range(n_cases)]
-    answer_columns = (
+    columns = (
         answer_field.tolist() if isinstance(answer_field, np.ndarray) else answer_field
         for answer_field in answers[2:]
     )
-    for case_index, *row_values in zip(*answer_columns, strict=True):
-        answer = dict(zip(_ANSWER_FIELDS, row_values, strict=True))
+    for case_index, *values in zip(*columns, strict=True):
+        answer = dict(zip(_ANSWER_FIELDS, values, strict=True))
         rows_by_case[case_index].append(
             answer | {"chunks": [chunk for chunk in answer["chunks"] if chunk >= 0]}
         )
@@ -254,7 +253,8 @@ def trace_head(trace: TraceData, content_digest: str) -> dict[str, Any]:
     Args:
       content_digest: hash of what the trace holds.
     """
-    patterns, answers = trace.pattern_hits, trace.answers
+    patterns = trace.pattern_hits
+    answers = trace.answers
     return {
         "schema_version": SCHEMA_VERSION,
         "content": content_digest,
@@ -326,7 +326,7 @@ def width(field_name: str) -> type[np.generic]:
     return np.float64 if field_name in FLOAT_FIELDS else np.int32
 
 
-def _narrow_array(wide_values: NDArray[np.float64]) -> NDArray[Any]:
+def _narrow_array(wide_values: FloatArray) -> AnyArray:
     with np.errstate(over="ignore", invalid="ignore"):
         narrow_values = wide_values.astype(np.float32)
     return (
@@ -336,7 +336,7 @@ def _narrow_array(wide_values: NDArray[np.float64]) -> NDArray[Any]:
     )
 
 
-def _list_array(case_numbers: NDArray[Any]) -> pa.Array:
+def _list_array(case_numbers: AnyArray) -> pa.Array:
     """Numbers of each case as a list, all of one length."""
     import pyarrow as pa
 
@@ -359,7 +359,8 @@ def parse_trace(
       ValueError: a column that repeats what another holds must hold the same.
     """
     case_table = read_parquet(trace_file, path)
-    n_cases, cell_shape = case_table.num_rows, tuple(trace_metadata["shape"])
+    n_cases = case_table.num_rows
+    cell_shape = tuple(trace_metadata["shape"])
     # Types before values: what would be converted to the type of its field would come out as other
     # numbers.
     check_column_types(case_table.schema, _column_types(*cell_shape), SIGNAL_PREFIX)
@@ -386,8 +387,8 @@ def parse_trace(
 
     def array(
         column_name: str, dimensions: tuple[int, ...], number_type: type[np.generic]
-    ) -> NDArray[Any]:
-        numbers: NDArray[Any] = (
+    ) -> AnyArray:
+        numbers: AnyArray = (
             _flat_values(case_table, column_name).astype(number_type).reshape(n_cases, *dimensions)
         )
         return numbers
@@ -490,17 +491,17 @@ def _column_types(n_arms: int, n_depths: int, n_hits: int) -> dict[str, Sequence
     }
 
 
-def _flat_values(table: pa.Table, column_name: str) -> NDArray[Any]:
+def _flat_values(table: pa.Table, column_name: str) -> AnyArray:
     """Numbers of a column of lists, one behind the other.
 
     Raises:
       ValueError: one of them is null.
     """
-    flat_column = table[column_name].combine_chunks().flatten()
-    if flat_column.null_count:
+    column = table[column_name].combine_chunks().flatten()
+    if column.null_count:
         message = f"a number of {column_name} is null"
         raise ValueError(message)
-    numbers: NDArray[Any] = flat_column.to_numpy(zero_copy_only=False)
+    numbers: AnyArray = column.to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -566,12 +567,12 @@ def _latency_head(latency: Latency, fingerprint: str) -> dict[str, Any]:
 
     A SHA-256 over them and the fingerprint of their trace among it, with one NaN for all.
     """
-    hashed_facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
+    facts = canonical_json([fingerprint, latency.stages, latency.ms.shape])
     return {
         "fingerprint": fingerprint,
         "stages": list(latency.stages),
         "shape": list(latency.ms.shape[1:]),
-        "content": hashlib.sha256(hashed_facts.encode() + array_bytes(latency.ms)).hexdigest(),
+        "content": hashlib.sha256(facts.encode() + array_bytes(latency.ms)).hexdigest(),
     }
 
 

@@ -16,12 +16,11 @@ from itertools import chain, pairwise
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.trace_view import FAILED_CALLS, Measured, joined_failed_calls
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.records import hash_cases
-from raglab.values import Answers, Chunk, Hits, PatternHits, TraceData
+from raglab.values import Answers, Chunk, Hits, NumberArray, PatternHits, TraceData
 from raglab.words.canonical import canonical_json, digest
 
 ANSWER_REQUESTS = "answer_requests"  # in a trace's meta: what its recorded answers took
@@ -83,10 +82,10 @@ def merge_traces(first_trace: Kind, further_traces: Sequence[TraceData]) -> Kind
         if first_trace.queries is None
         else _joined([trace_part.queries for trace_part in trace_parts])
     )
-    joined_latency, stages_of_parts = (
-        first_trace.latency,
-        {trace_part.latency and trace_part.latency.stages for trace_part in trace_parts},
-    )
+    joined_latency = first_trace.latency
+    stages_of_parts = {
+        trace_part.latency and trace_part.latency.stages for trace_part in trace_parts
+    }
     if joined_latency is not None:  # stays where all parts have the same stages
         milliseconds = [trace_part.latency.ms for trace_part in trace_parts if trace_part.latency]
         joined_latency = (
@@ -201,11 +200,12 @@ def check_alike(first_facts: Mapping[str, Any], second_facts: Mapping[str, Any])
     Raises:
       InputError: names the first difference.
     """
-    for fact_name in dict.fromkeys((*first_facts, *second_facts)):
-        first_fact, second_fact = first_facts.get(fact_name), second_facts.get(fact_name)
-        if first_fact != second_fact and fact_name != FAILED_FACT:
+    for name in dict.fromkeys((*first_facts, *second_facts)):
+        first_fact = first_facts.get(name)
+        second_fact = second_facts.get(name)
+        if first_fact != second_fact and name != FAILED_FACT:
             _refuse(
-                f"traces must have the same {fact_name}",
+                f"traces must have the same {name}",
                 f"{shown_value(str(first_fact))} and {shown_value(str(second_fact))}",
             )
 
@@ -247,7 +247,8 @@ def _united_chunks(trace_parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
             chunk_sorter.add(chunk_id)
         for previous_id, next_id in pairwise(chunk_ids):
             chunk_sorter.add(next_id, previous_id)
-    chunk_ids, united_chunks = list(known_chunks), []
+    chunk_ids = list(known_chunks)
+    united_chunks = []
     positions = {chunk_id: position for position, chunk_id in enumerate(chunk_ids)}
     ready_positions: list[int] = []
     try:
@@ -284,7 +285,7 @@ def _joined(joined_parts: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays or tup
 
 
 def _joined_patterns(
-    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NDArray[np.int32]]
+    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NumberArray]
 ) -> PatternHits | None:
     """What the patterns hit in all queries and chunks."""
     patterns_by_part = [
@@ -308,10 +309,11 @@ def _joined_patterns(
 
 
 def _joined_answers(
-    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NDArray[np.int32]]
+    trace_parts: Sequence[TraceData], numbers_by_part: Sequence[NumberArray]
 ) -> Answers | None:
     """Answers of all cases, their rows and chunks numbered anew."""
-    first_row, renumbered_answers = 0, []
+    first_row = 0
+    renumbered_answers = []
     for trace_part, part_numbers in zip(trace_parts, numbers_by_part, strict=True):
         if trace_part.answers is None:
             return None  # parts are alike: none has any
@@ -326,5 +328,6 @@ def _joined_answers(
         )
         first_row += len(trace_part)
     answer_fields = zip(*renumbered_answers, strict=True)
-    generator, scorer = next(answer_fields)[0], next(answer_fields)[0]
+    generator = next(answer_fields)[0]
+    scorer = next(answer_fields)[0]
     return Answers(generator, scorer, *map(_joined, answer_fields))

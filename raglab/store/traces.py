@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import values
 from raglab.decision.recorded_answers import select_answers
@@ -25,7 +24,7 @@ from raglab.store.records import hash_cases
 from raglab.store.signal_columns import array_hash, signal_column
 from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import Kind, TraceError, merge_traces
-from raglab.values import NO_LABEL, Case, case_positions, map_fields
+from raglab.values import NO_LABEL, Case, WholeArray, case_positions, map_fields
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Trace(values.TraceData):
         """
         return read_cases(Path(path))
 
-    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+    def subset(self, rows: Sequence[int] | WholeArray) -> Self:
         """Trace of some cases only, in the order given; chunks and measurements stay as they are.
 
         Its fingerprint and `cases_hash` are its own, so that it is never taken for the whole.
@@ -132,7 +131,8 @@ class Trace(values.TraceData):
                     pattern_hits.query_entities[case_index] for case_index in case_indices
                 ),
             )
-        cases, latency = tuple(self.cases[case_index] for case_index in case_indices), self.latency
+        cases = tuple(self.cases[case_index] for case_index in case_indices)
+        latency = self.latency
         return dataclasses.replace(
             self,
             cases=cases,
@@ -205,10 +205,10 @@ class Trace(values.TraceData):
             source=source,
             version=version,
         )
-        signal_trace = with_column(self, signal, values)
-        if signal_trace is not self:
-            warn_of_directions(signal_trace, [name])
-        return signal_trace
+        trace = with_column(self, signal, values)
+        if trace is not self:
+            warn_of_directions(trace, [name])
+        return trace
 
     def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
         """Trace whose cases have these labels; hits and measurements stay as they are.
@@ -351,7 +351,8 @@ def with_column(trace: Trace, signal: Signal, values: Any) -> Any:  # noqa: ANN4
         trace.hits.chunk.shape[:3],
         [case.id for case in trace.cases],
     )
-    signal_declaration, declarations = declaration(signal), trace.meta.get("signals", {})
+    signal_declaration = declaration(signal)
+    declarations = trace.meta.get("signals", {})
     if declarations.get(signal_name) == signal_declaration and np.array_equal(
         trace.columns.get(signal_name, np.nan), checked_column, equal_nan=True
     ):
@@ -422,7 +423,8 @@ def split_error(split_name: str, case_splits: Collection[str]) -> ValueError:
       case_splits: splits of the cases, `NONE` of those without.
     """
     known_splits = ", ".join(sorted({*case_splits} - {NO_LABEL}))
-    shown_split, remedy = repr(split_name), "set `split` in the cases"
+    shown_split = repr(split_name)
+    remedy = "set `split` in the cases"
     if not known_splits:
         shown_split += " of cases without splits"
         remedy = "deal them by trace = raglab.split(trace)"
@@ -437,7 +439,7 @@ class StudyTrace(TraceView, Protocol):
     `Trace` or `raglab.ShardedTrace`.
     """
 
-    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+    def subset(self, rows: Sequence[int] | WholeArray) -> Self:
         """Trace of some cases only, by position."""
 
     def split(self, name: str) -> Self:
@@ -491,7 +493,8 @@ def _partial_meta(
     trace_meta: Mapping[str, Any], cases: Sequence[Case], earlier_cases: Sequence[Case] = ()
 ) -> dict[str, Any]:
     """Meta of a trace that keeps some of the cases; as it is where they are all."""
-    trace_meta, cases_digest = with_splits(trace_meta, cases, earlier_cases), hash_cases(cases)
+    trace_meta = with_splits(trace_meta, cases, earlier_cases)
+    cases_digest = hash_cases(cases)
     if "fingerprint" not in trace_meta or cases_digest == trace_meta.get("cases_hash"):
         return dict(trace_meta)
     return {

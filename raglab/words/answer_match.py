@@ -201,10 +201,8 @@ _HALF_DAY = re.compile(
 )
 _CAPITAL_WORD = re.compile(r"[^\W\d_](?:[^\W_]|['’](?=\w))*")
 # before a sentence begins
-_OPENING_MARKS, _SENTENCE_STOPS = (
-    " \t\"'“”«»([*_-–",
-    (".", "!", "?", ":", ";", "\n"),
-)
+_OPENING_MARKS = " \t\"'“”«»([*_-–"
+_SENTENCE_STOPS = (".", "!", "?", ":", ";", "\n")
 SENTENCE_START_DISTANCE = 8  # characters before a word in which they are looked for
 _NAME_JOINT = re.compile(rf"\s(?:& |(?:{any_of(LANGUAGES.words.joining)}) )?|, | ?[-–/+] ?")
 _NO_NAMES = STOP_WORDS.union(
@@ -311,12 +309,11 @@ def _match_words(
     is_sentence: bool,
 ) -> AnswerMatch:
     """Whether an answer holds the words of a gold answer without values."""
-    new_words, new_gold_words = (
-        answer_facts.content - question_facts.content,
-        gold_facts.content - question_facts.content,
-    )
+    new_words = answer_facts.content - question_facts.content
+    new_gold_words = gold_facts.content - question_facts.content
     if not new_gold_words:  # all words of the gold answer are the question's
-        new_words, new_gold_words = answer_facts.content, gold_facts.content
+        new_words = answer_facts.content
+        new_gold_words = gold_facts.content
     n_shared = len(new_words & new_gold_words)
     words_f1 = 2.0 * n_shared / max(1, len(new_words) + len(new_gold_words))
     is_term = len(new_gold_words) <= LONGEST_TERM_ANSWER and not is_sentence
@@ -537,7 +534,8 @@ def _take_codes(text: str, text_values: set[Value]) -> str:
     """The text without its codes, addresses and telephone numbers, which go to the values."""
 
     def taken(code_match: re.Match[str]) -> str:
-        code_kind, code_text = code_match.lastgroup or "", code_match[0].casefold()
+        code_kind = code_match.lastgroup or ""
+        code_text = code_match[0].casefold()
         if (
             code_kind == "code"
             and _NUMBER_NOT_CODE.fullmatch(code_text)
@@ -553,7 +551,8 @@ def _take_codes(text: str, text_values: set[Value]) -> str:
         elif code_kind == "web":
             code_text = re.sub(r"\A(?:https?://)?(?:www\.)?", "", code_text).rstrip("/.")
         if code_kind not in {"mail", "web"}:
-            code_kind, code_text = "code", re.sub(r"[\W_]", "", code_text)
+            code_kind = "code"
+            code_text = re.sub(r"[\W_]", "", code_text)
         text_values.add(Value(code_kind, code_text))
         return " , "
 
@@ -576,7 +575,8 @@ def _quantities(words: Sequence[Word]) -> Iterator[Value]:
     text_end = Word("", BREAK)
     padded_words = [text_end, text_end, *words, text_end, text_end, text_end, text_end]
     for word_index, word in enumerate(padded_words[:-3]):
-        word_before, word_after = padded_words[word_index - 1], padded_words[word_index + 1]
+        word_before = padded_words[word_index - 1]
+        word_after = padded_words[word_index + 1]
         is_one = word.key == "1" and word.kind == LITTLE and word_after.key in _MEASURE_UNITS
         if word.kind != NUMBER and not is_one and word.key != "dozen":
             continue
@@ -595,7 +595,8 @@ def _quantities(words: Sequence[Word]) -> Iterator[Value]:
                 following_word.key
                 for following_word in padded_words[word_index + 1 : word_index + 4]
             ] == ["and", "a", "half"]:
-                quantity, word_after = quantity + 0.5, padded_words[word_index + 4]
+                quantity = quantity + 0.5
+                word_after = padded_words[word_index + 4]
             quantity = -quantity if word_before.key == _MINUS_KEY else quantity
             yield _quantity(quantity, word_before, word_after, padded_words[word_index + 2])
 
@@ -722,7 +723,8 @@ def _opposes(answer_facts: Facts, gold_facts: Facts, ignored_keys: Iterable[str]
 
 def _swaps(answer: str, gold_answer: str) -> bool:
     """Whether values stand with the words of others: `front 3.2, rear 3.8` and the reverse."""
-    answer_companions, gold_companions = _companions(answer), _companions(gold_answer)
+    answer_companions = _companions(answer)
+    gold_companions = _companions(gold_answer)
     gold_values = frozenset().union(*gold_companions.values())
     return any(
         answer_companions[companion_word] & gold_values

@@ -61,14 +61,14 @@ def merged_rows(
       {'a': {'b': 3, 'c': 2}}
     """
     merged_mapping = dict(base)
-    for entry_key, entry_value in overriding.items():
-        is_nested = isinstance(entry_value, Mapping) and isinstance(
+    for entry_key, value in overriding.items():
+        is_nested = isinstance(value, Mapping) and isinstance(
             merged_mapping.get(entry_key), Mapping
         )
         merged_mapping[entry_key] = (
-            merged_rows(merged_mapping[entry_key], entry_value, replaced_keys)
+            merged_rows(merged_mapping[entry_key], value, replaced_keys)
             if is_nested and entry_key not in replaced_keys
-            else entry_value
+            else value
         )
     return merged_mapping
 

@@ -101,9 +101,7 @@ def is_unicode(value: object) -> bool:
     if isinstance(value, str):
         return value.isascii() or _SURROGATE_HALF.search(value) is None
     if isinstance(value, Mapping):
-        return all(
-            is_unicode(item_part) for mapping_item in value.items() for item_part in mapping_item
-        )
+        return all(is_unicode(part) for mapping_item in value.items() for part in mapping_item)
     return not isinstance(value, tuple | list) or all(map(is_unicode, value))
 
 

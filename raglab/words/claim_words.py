@@ -359,10 +359,10 @@ def _carry_negation(word_parts: list[WordPart]) -> list[Word]:
             signed_words[part_index] = Word(part_text[:KEY_LETTERS], LITTLE)
             continue
         signed_words[part_index] = Word("¬", NEGATION)
-        positions_after, positions_before = (
-            range(part_index + 1, min(len(word_parts), part_index + 1 + NEGATION_REACH)),
-            range(part_index - 1, max(-1, part_index - 1 - NEGATION_REACH), -1),
+        positions_after = range(
+            part_index + 1, min(len(word_parts), part_index + 1 + NEGATION_REACH)
         )
+        positions_before = range(part_index - 1, max(-1, part_index - 1 - NEGATION_REACH), -1)
         search_spans = (range(verb_start, part_index), positions_after, positions_before)
         negated_index = next(
             (
@@ -416,11 +416,11 @@ def _negated_position(word_parts: list[WordPart], search_span: range) -> int | N
     """The first word of substance within one clause; an adverb only if it is alone."""
     adverb_index = None
     for part_index in search_span:
-        part_text, (_, word_kind, *_) = word_parts[part_index]
+        text, (_, word_kind, *_) = word_parts[part_index]
         if word_kind == BREAK:
             break
         if word_kind in {WORD, NAME, NUMBER, UNIT}:
-            if not _ADVERB_WORD.match(part_text):
+            if not _ADVERB_WORD.match(text):
                 return part_index
             adverb_index = part_index if adverb_index is None else adverb_index
     return adverb_index

@@ -114,7 +114,8 @@ def display(title: str, facts: Sequence[Sequence[Cell | str]], folds: Sequence[F
         '<div class="raglab-value tex2jax_ignore '
         f'mathjax_ignore">{DISPLAY_STYLE}<div><b>{escaped(title)}</b></div>'
     )
-    page_parts, bytes_left = [page_head], MAX_DISPLAY_BYTES - _byte_count(page_head)
+    page_parts = [page_head]
+    bytes_left = MAX_DISPLAY_BYTES - _byte_count(page_head)
     for fold_index, fold in enumerate((Fold("", facts), *folds)):
         # what a short fold leaves is for those behind it
         fold_bytes = bytes_left // (len(folds) + 1 - fold_index)
@@ -149,7 +150,8 @@ def _table_html(fold: Fold, max_bytes: int) -> str:
             head_cells[n_columns:] = [f"<th>… {len(head_cells) - n_columns:,} more columns</th>"]
         table_lines.append(f"<tr>{''.join(head_cells)}</tr>")
     # 200: for the line on what is left
-    bytes_left, row_iterator = max_bytes - sum(map(_byte_count, table_lines)) - 200, iter(fold.rows)
+    bytes_left = max_bytes - sum(map(_byte_count, table_lines)) - 200
+    row_iterator = iter(fold.rows)
     row_lines = [
         f"<tr>{_cells_html(cell_row[:n_columns], names_first=not fold.head)}</tr>"
         for cell_row in islice(row_iterator, MAX_FOLD_ROWS)

@@ -23,7 +23,8 @@ _DIGITS_ONLY = re.compile(r"\d+")
 # Signs and codes stand for a currency in every language; its words are in the languages' files.
 CURRENCY_SIGNS: Mapping[str, str] = {"£": "GBP", "€": "EUR", "$": "USD", "US$": "USD", "¥": "JPY"}
 CURRENCY_CODES = ("GBP", "EUR", "USD", "JPY", "CHF", "CAD", "AUD")
-_LAST_DAY, _LAST_MONTH = 31, 12
+_LAST_DAY = 31
+_LAST_MONTH = 12
 
 
 def any_of(phrases: Iterable[str]) -> str:
@@ -173,7 +174,8 @@ def number_word_value(words: Sequence[str], start: int = 0) -> tuple[int, int]:
             break
         # ends a group of three: what stands before it is multiplied and put aside
         elif word_value >= 1000:
-            total_value, group_value = total_value + max(group_value, 1) * word_value, 0
+            total_value = total_value + max(group_value, 1) * word_value
+            group_value = 0
         elif word_value == 100:
             group_value = max(group_value, 1) * 100
         elif word_value == 20 and group_value % 100 == 4:  # quatre-vingt
@@ -281,7 +283,8 @@ _MONTHS_WITHOUT_ACCENTS = {
     **{unaccented(name): month for name, month in _MONTH_NUMBERS.items()},
     **_MONTH_NUMBERS,
 }
-_MONTH_NAMES, _DAY_ENDING = any_of(_MONTHS_WITHOUT_ACCENTS), any_of(tables().endings) or "(?!)"
+_MONTH_NAMES = any_of(_MONTHS_WITHOUT_ACCENTS)
+_DAY_ENDING = any_of(tables().endings) or "(?!)"
 _OF_IN_DATES = "|".join(LANGUAGES.quantities.of_dates) or "(?!)"
 _DATE_EXPRESSION = re.compile(
     r"(?<![\w/.-])(?:(?P<digits>\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4})"

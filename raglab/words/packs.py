@@ -327,7 +327,7 @@ class Pack(_Part):
     @cached_property
     def asked(self) -> TermTable:
         """Expressions of fields and families."""
-        return {field_name: field_terms.asked for field_name, field_terms in self.fields.items()}
+        return {name: field_terms.asked for name, field_terms in self.fields.items()}
 
     def own_words(self, field: str | None) -> Expressions:
         """Words of a field that say nothing further."""
@@ -349,12 +349,12 @@ class Pack(_Part):
 def _canonical_pack(pack_value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
     if isinstance(pack_value, BaseModel):
         return {
-            entry_name: _canonical_pack(held)
-            for entry_name, model_field in type(pack_value).model_fields.items()
-            if (held := getattr(pack_value, entry_name)) != model_field.default
+            name: _canonical_pack(held)
+            for name, model_field in type(pack_value).model_fields.items()
+            if (held := getattr(pack_value, name)) != model_field.default
         }
     if isinstance(pack_value, Mapping):
-        return [[entry_name, _canonical_pack(held)] for entry_name, held in pack_value.items()]
+        return [[name, _canonical_pack(held)] for name, held in pack_value.items()]
     if isinstance(pack_value, frozenset):
         return sorted(pack_value)
     return (
@@ -384,7 +384,8 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
         pack_rows[entry_key] = (
             merged_rows(pack_rows.get(entry_key, {}), entry_value) if is_merged else entry_value
         )
-    known_parts, n_characters = _filled_parts(pack_rows.pop("parts", {}), where), 0
+    known_parts = _filled_parts(pack_rows.pop("parts", {}), where)
+    n_characters = 0
 
     def expanded(entry_value: Any, key_path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
         """A value with the named parts put into its expressions."""
@@ -433,12 +434,15 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
 def _filled_parts(stated_parts: object, file_of: Callable[[str], str]) -> dict[str, str]:
     """Parts by name, those that stand in others put in."""
     if not isinstance(stated_parts, Mapping):
-        rule = f"{file_of('parts')}: parts must be a mapping of names to expressions"
-        refuse(rule, type(stated_parts).__name__, "write name: expression")
+        refuse(
+            f"{file_of('parts')}: parts must be a mapping of names to expressions",
+            type(stated_parts).__name__,
+            "write name: expression",
+        )
     known_parts = {"money": MONEY_EXPRESSION}
-    for part_name, part_expression in stated_parts.items():
-        known_parts[str(part_name)] = _fill_expressions(
-            str(part_expression), known_parts, f"parts.{part_name}", file_of
+    for name, part_expression in stated_parts.items():
+        known_parts[str(name)] = _fill_expressions(
+            str(part_expression), known_parts, f"parts.{name}", file_of
         )
     return known_parts
 
@@ -446,9 +450,9 @@ def _filled_parts(stated_parts: object, file_of: Callable[[str], str]) -> dict[s
 def _unread_entries(stated_pack: Mapping[str, Any], pack: Pack) -> list[str]:
     """Entries of a language that there is not, and wording of a field that the pack lacks."""
     unread_names = [
-        f"{table_key}.{language}"
-        for table_key in ("wording", "language_words", "amounts")
-        for language in stated_pack.get(table_key, ())
+        f"{key}.{language}"
+        for key in ("wording", "language_words", "amounts")
+        for language in stated_pack.get(key, ())
         if language not in TEXTS
     ]
     for language, wording in (
@@ -476,11 +480,14 @@ def _fill_expressions(
 
     def part(part_match: re.Match[str]) -> str:
         if part_match[1] not in known_parts:
-            rule = (
-                f"{file_of(key_path)}: {key_path}: a part must be one of "
-                f"{', '.join(sorted(known_parts))}"
+            refuse(
+                (
+                    f"{file_of(key_path)}: {key_path}: a part must be one of "
+                    f"{', '.join(sorted(known_parts))}"
+                ),
+                part_match[1],
+                "correct its name",
             )
-            refuse(rule, part_match[1], "correct its name")
         return known_parts[part_match[1]]
 
     return _PART_NAME.sub(part, expression)

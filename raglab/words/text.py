@@ -117,7 +117,7 @@ _BEFORE_CODE = re.compile(rf"(?:^|[\W\d_])(?:{any_of(LANGUAGES.sentences.before_
 _CODE_START = re.compile(r"(?:(?:No|N[o°º]|Nr)\.?\s?)?(?=[A-Z\d/.-]{0,9}\d)[A-Z\d]")
 _STARTERS = frozenset(LANGUAGES.sentences.starters)  # after a doubtful full stop they settle it
 _UNDERLINE = re.compile(r"[\s>]*(?:(=+)|-{3,})\s*")
-_HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
+HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 _TABLE_RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _LINE_MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
@@ -281,20 +281,21 @@ def _plain_lines(text: str) -> list[str | CodeBlock]:
     visible_lines: list[str | CodeBlock] = []
     prose_lines: list[str] = []
     in_comment = False  # whether a comment is open, which then holds the code too
-    for text_part in split_code(text.splitlines()):
-        if isinstance(text_part, str):
-            prose_lines.append(text_part)
-            comment_start, comment_end = text_part.rfind("<!--"), text_part.rfind("-->")
+    for part in split_code(text.splitlines()):
+        if isinstance(part, str):
+            prose_lines.append(part)
+            comment_start = part.rfind("<!--")
+            comment_end = part.rfind("-->")
             in_comment = comment_start > comment_end or (in_comment and comment_end < 0)
         elif not in_comment:
-            visible_lines += [*_plain_prose(prose_lines), text_part]
+            visible_lines += [*_plain_prose(prose_lines), part]
             prose_lines = []
     return [*visible_lines, *_plain_prose(prose_lines)]
 
 
 def _plain_prose(prose_lines: Sequence[str]) -> list[str]:
     """The same of lines without code."""
-    shown_text = _HTML_COMMENT.sub("", "\n".join(prose_lines))
+    shown_text = HTML_COMMENT.sub("", "\n".join(prose_lines))
     is_bold_label = [
         _BOLD_LABEL.match(plain_line) is not None for plain_line in shown_text.splitlines()
     ]
@@ -310,7 +311,8 @@ def _plain_prose(prose_lines: Sequence[str]) -> list[str]:
 
 def _is_title(text_lines: Sequence[str | CodeBlock]) -> bool:
     """Whether the first line is a heading of what follows, though no mark says so."""
-    first_line, second_line = text_lines[0], text_lines[1] if len(text_lines) > 1 else ""
+    first_line = text_lines[0]
+    second_line = text_lines[1] if len(text_lines) > 1 else ""
     if isinstance(first_line, CodeBlock) or first_line.lstrip().startswith(("|", "#")):
         return False
     first_line = first_line.strip()
@@ -342,13 +344,9 @@ def _is_title(text_lines: Sequence[str | CodeBlock]) -> bool:
 
 def _line_cells(table_line: str) -> tuple[str, ...]:
     """Cells of a table's line, with the empty ones."""
-    inner_text = table_line.removeprefix("|")
-    inner_text = (
-        inner_text[:-1]
-        if inner_text.endswith("|") and not inner_text.endswith("\\|")
-        else inner_text
-    )
-    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL_BORDER.split(inner_text))
+    text = table_line.removeprefix("|")
+    text = text[:-1] if text.endswith("|") and not text.endswith("\\|") else text
+    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL_BORDER.split(text))
 
 
 def _prose_sentences(prose_block: str) -> Iterator[str]:

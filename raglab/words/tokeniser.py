@@ -28,7 +28,8 @@ _PLAIN_CHARACTERS = (
     "\u20a0-\u20cf\u2100-\u2bff\ufffd\U0001f000-\U0001faff"
 )
 _OTHER_CHARACTER = re.compile(f"[^{_PLAIN_CHARACTERS}]")
-_PLAIN_WORD, _PLAIN_NAME = re.compile(r"[^\W_]+"), re.compile(r"\w+")
+_PLAIN_WORD = re.compile(r"[^\W_]+")
+_PLAIN_NAME = re.compile(r"\w+")
 
 _UNSPACED_SCRIPTS = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _PAIRED_SCRIPTS = rf"{_UNSPACED_SCRIPTS}\p{{Hangul}}"
@@ -42,10 +43,8 @@ _MARKED_NAME = regex.compile(
     rf"(?V1)({_PAIRED_LETTER_CLASS}+)|([{_WORD_CHARACTER}_](?:[{_WORD_CHARACTER}_]|\p{{M}})*+)"
 )
 _WHOLE_WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*+")
-_PAIRED_LETTER, _PAIRED_RUN = (
-    regex.compile(rf"(?V1){_PAIRED_LETTER_CLASS}"),
-    regex.compile(rf"(?V1){_PAIRED_LETTER_CLASS}+"),
-)
+_PAIRED_LETTER = regex.compile(rf"(?V1){_PAIRED_LETTER_CLASS}")
+_PAIRED_RUN = regex.compile(rf"(?V1){_PAIRED_LETTER_CLASS}+")
 _UNSPACED_LETTER = regex.compile(rf"(?V1)[[{_UNSPACED_SCRIPTS}]&&[\p{{L}}\p{{Nl}}]]\p{{M}}*")
 
 # Marks of other scripts by the ASCII mark that parts a text as they do.
@@ -140,12 +139,12 @@ def split_words(text: str, *, underscores: bool = False) -> list[str]:
     text = composed(text)
     if not _OTHER_CHARACTER.search(text):
         return word_pattern.findall(text.casefold())
-    split_parts: list[str] = []
+    parts: list[str] = []
     for paired_run, single_word in (_MARKED_NAME if underscores else _MARKED_WORD).findall(
         folded(text)
     ):
-        split_parts += _letter_pairs(paired_run) if paired_run else (single_word,)
-    return split_parts
+        parts += _letter_pairs(paired_run) if paired_run else (single_word,)
+    return parts
 
 
 def whole_words(text: str) -> Iterator[re.Match[str]]:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.metrics.intervals import binomial_p
+from raglab.values import FloatArray
 
-Array = NDArray[np.float64]
 CELLS = 800  # of the unknown share of losses; the margin is short by the width of one
 LEAST = 1e-18  # chance of a number of gains below which it is not summed but added
 ROUNDING = 1e-9  # of a count
@@ -57,7 +56,8 @@ def paired_test(gains: int, losses: int, size: int, delta: float = 0.1) -> Calla
     """
     from scipy.special import ndtri
 
-    reach, gain = -float(ndtri(delta)), np.arange(size + 1.0)
+    reach = -float(ndtri(delta))
+    gain = np.arange(size + 1.0)
     # L = gains - losses - reach * sqrt(gains + losses + 2) falls with every loss, so R holds for
     # each number of gains all losses up to where L is that observed, a root of a square.
     observed = losses - gains + reach * np.sqrt(gains + losses + 2.0)
@@ -80,7 +80,7 @@ def least_limit(p: Callable[[float], float], delta: float) -> float:
     return bisect_left(range(PARTS), -delta, 1, key=lambda part: -p(part / PARTS)) / PARTS
 
 
-def mean_p(weights: NDArray[np.float64], excess: NDArray[np.float64], limit: float) -> float:
+def mean_p(weights: FloatArray, excess: FloatArray, limit: float) -> float:
     """p-value that a mean is at least a limit, by bets on every question: 1 over an e-value.
 
     Proof. Let room = limit - excess, at least limit - 1. For a bet t in [0, 1 / (1 - limit)]
@@ -113,7 +113,7 @@ def mean_p(weights: NDArray[np.float64], excess: NDArray[np.float64], limit: flo
     return float(np.exp(min(0.0, np.log(len(BETS)) - np.logaddexp.reduce(logs))))
 
 
-def _largest_chance(most: Array, size: int, margin: float) -> float:
+def _largest_chance(most: FloatArray, size: int, margin: float) -> float:
     """Upper bound of the largest chance of R where the reference leads by `margin`.
 
     R holds up to `most` losses with each number of gains, [size + 1]; none where it is below 0.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.environments import Table
@@ -28,7 +28,7 @@ from raglab.extensions.budgets.plans import plan_rows
 from raglab.extensions.budgets.priced_policy import PricedPolicy, row_names
 from raglab.lab.looks import take_look
 from raglab.metrics.intervals import check_delta, upper_bound
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
 from raglab.words.results import Result, Summary
@@ -36,7 +36,6 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 NAMES = ("shortfall", "dear calls")
 UNSEEN = "Without the texts of both, questions that the policy was fitted on may go unseen."
 
@@ -151,11 +150,17 @@ def certify_cascade(
     """
     check_delta(delta)
     if not (0.0 < margin < 1.0 and 0.0 < max_share <= 1.0):
-        rule = "margin must be in (0, 1) and max_share in (0, 1]"
-        refuse(rule, (margin, max_share), "0.05 is 5 % of the questions")
+        refuse(
+            "margin must be in (0, 1) and max_share in (0, 1]",
+            (margin, max_share),
+            "0.05 is 5 % of the questions",
+        )
     if reference not in np.array(table.arms)[table.mask.all(axis=0)]:
-        rule = "reference must be an arm that every row has"
-        refuse(rule, reference, f"name one of {', '.join(table.arms)[:300]}")
+        refuse(
+            "reference must be an arm that every row has",
+            reference,
+            f"name one of {', '.join(table.arms)[:300]}",
+        )
     reward = np.where(table.mask, table.gross, 0.0)
     if reward.min() < 0.0 or reward.max() > 1.0:
         refuse("rewards must be in [0, 1]", reward.max(), "normalise them (S4.4)")
@@ -164,12 +169,16 @@ def certify_cascade(
         known = policy.fitted_on
     chances = policy.plan(table) if isinstance(policy, PricedPolicy) else policy
     plan = plan_rows(table, "policy", chances)
-    size, dear = len(plan), table.arms.index(reference)
+    size = len(plan)
+    dear = table.arms.index(reference)
     weight = np.ones(size) if weights is None else float_array(weights, "weights")
     top = float(weight.max()) if max_weight is None else max_weight
     if weight.shape != (size,) or not 0.0 < weight.min() <= weight.max() <= top < np.inf:
-        rule = f"weights must be [Q], {size} numbers above 0 and at most max_weight"
-        refuse(rule, f"{weight.min():g} to {weight.max():g}", "give 1 / inclusion probability")
+        refuse(
+            f"weights must be [Q], {size} numbers above 0 and at most max_weight",
+            f"{weight.min():g} to {weight.max():g}",
+            "give 1 / inclusion probability",
+        )
     # Whose questions these are, and which look this is, is settled before a bound is computed.
     names, repeats = _known_rows(table, known, questions)
     excess = np.stack([reward[:, dear] - (plan * reward).sum(axis=1), plan[:, dear]])
@@ -205,7 +214,7 @@ def certify_cascade(
 
 
 def _claims(
-    excess: Array, weight: Array, limits: Sequence[float], delta: float, *, is_exact: bool
+    excess: FloatArray, weight: FloatArray, limits: Sequence[float], delta: float, *, is_exact: bool
 ) -> pd.DataFrame:
     """Estimates and bounds of shortfall and calls, [2, Q]; `weight` is at most 1, [Q]."""
     import pandas as pd
@@ -236,14 +245,21 @@ def _known_rows(
     Args:
       known: codes of the latter.
     """
-    names, rows = row_names([table], questions), row_names([table])
+    names = row_names([table], questions)
+    rows = row_names([table])
     n_different = len({*map(plain_question, names)})
     if questions is not None and n_different < len(names):
-        rule = "questions must be different"
-        refuse(rule, f"{n_different:,} of {len(names):,}", "keep one row of each")
+        refuse(
+            "questions must be different",
+            f"{n_different:,} of {len(names):,}",
+            "keep one row of each",
+        )
     is_fitted = np.isin(question_codes([*names, *rows])[0], text_codes(known)).reshape(2, -1)
     repeats = int(is_fitted.any(axis=0).sum())
     if repeats > REPEATED_SHARE * len(rows):
-        rule = f"at most {REPEATED_SHARE:.0%} of the questions may be of those it was fitted on"
-        refuse(rule, f"{repeats:,} of {len(rows):,}", "certify on others, or state all questions=")
+        refuse(
+            f"at most {REPEATED_SHARE:.0%} of the questions may be of those it was fitted on",
+            f"{repeats:,} of {len(rows):,}",
+            "certify on others, or state all questions=",
+        )
     return names, repeats

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.budget import Budget
@@ -20,7 +20,6 @@ from raglab.bandit.environments import Table, World, table_costs
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
-    Ints,
     Rewards,
     State,
     check_reward,
@@ -32,9 +31,7 @@ from raglab.bandit.learner import (
 )
 from raglab.bandit.simulation import check_first_state
 from raglab.extensions.budgets.prices import Pacer, check_least, pace, start_pacer
-from raglab.values import refuse
-
-Array = NDArray[np.float64]
+from raglab.values import FloatArray, IntArray, refuse
 
 
 class Ledger(NamedTuple):
@@ -50,10 +47,10 @@ class Ledger(NamedTuple):
     """
 
     state: State
-    cost: Array
-    square: Array
-    cross: Array
-    moment: Array
+    cost: FloatArray
+    square: FloatArray
+    cross: FloatArray
+    moment: FloatArray
     pacer: Pacer
 
     @property
@@ -68,7 +65,8 @@ class Ledger(NamedTuple):
           >>> learned_ledger([1], [0.75], [2.0], bandit, budget, n_arms=2).net.total.tolist()
           [0.0, 0.25]
         """
-        price, state = self.price[..., None], self.state
+        price = self.price[..., None]
+        state = self.state
         return state._replace(
             total=state.total - price * self.cost,
             square=state.square - 2.0 * price * self.cross + price * price * self.square,
@@ -76,11 +74,11 @@ class Ledger(NamedTuple):
         )
 
     @property
-    def price(self) -> Array:
+    def price(self) -> FloatArray:
         """Value lost a unit of cost at the next choice, [...]."""
         return np.asarray(self.pacer.price)
 
-    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> Ledger:
+    def after_choice(self, arm: IntArray, cost: FloatArray, bandit: Bandit) -> Ledger:
         """Ledger after a round that chose these arms [...] and paid these costs [...].
 
         Pulls, forgetting, the price.
@@ -104,7 +102,8 @@ class Ledger(NamedTuple):
         """
         state = record_rewards(self.state, rewards, bandit)
         rows, arm, reward, age, context, cost, _ = rewards
-        weight, batch = bandit.discount**age, self.cost.shape[:-1]
+        weight = bandit.discount**age
+        batch = self.cost.shape[:-1]
         outcomes = {
             "cost": weight * cost,
             "square": weight * (cost * cost),
@@ -131,8 +130,11 @@ def check_budgeted(bandit: Bandit, world: World) -> None:
         refuse("a budget needs a table with costs", "none", "state costs in Table.from_frame")
     if LEARNERS[bandit.algorithm].bounded:
         follower = ", ".join(name for name, entry in LEARNERS.items() if not entry.bounded)
-        rule = "a learner under a budget must read rewards below 0"
-        refuse(rule, bandit.algorithm, f"play one of {follower}")
+        refuse(
+            "a learner under a budget must read rewards below 0",
+            bandit.algorithm,
+            f"play one of {follower}",
+        )
     if bandit.window or bandit.history is not None:
         value = "a window" if bandit.window else "a history"
         refuse("a learner under a budget keeps sums of costs", value, "use a discount")
@@ -153,8 +155,9 @@ def open_ledger(
     """
     check_budgeted(bandit, world)
     if not isinstance(initial, Ledger | None):
-        rule = "initial must be a Ledger with a budget"
-        refuse(rule, type(initial).__name__, "see learned_ledger")
+        refuse(
+            "initial must be a Ledger with a budget", type(initial).__name__, "see learned_ledger"
+        )
     n_features = len(world.feature_names) if isinstance(world, Table) else 0
     ledger = start_ledger(world.n_arms, bandit, budget, n_features=n_features)
     if rounds and isinstance(world, Table):
@@ -219,14 +222,20 @@ def learned_ledger(
     there = ~np.isnan(rewards)
     wrong = there & ~((costs >= 0.0) & (costs < np.inf))
     if wrong.any():
-        rule = "the cost of a round with a reward must be a number from 0"
-        refuse(rule, f"{costs[wrong][0]:g}, one of {int(wrong.sum())}", "drop the round")
+        refuse(
+            "the cost of a round with a reward must be a number from 0",
+            f"{costs[wrong][0]:g}, one of {int(wrong.sum())}",
+            "drop the round",
+        )
     x = np.zeros((len(rewards), 0))
     if bandit.linear:
         x = np.asarray(x if context is None else context, np.float64)
         if x.ndim != 2 or 0 in x.shape or len(x) != len(rewards) or not np.isfinite(x).all():
-            rule = f"context must be finite, [N, d] of {len(rewards)} rounds"
-            refuse(rule, x.shape, "give all features of each round")
+            refuse(
+                f"context must be finite, [N, d] of {len(rewards)} rounds",
+                x.shape,
+                "give all features of each round",
+            )
     ledger = start_ledger(n_arms, bandit, budget, n_features=x.shape[1])
     places = check_whole("arm", arm, n_arms)
     pulls = np.bincount(places, minlength=n_arms)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table, table_costs
@@ -19,12 +19,11 @@ from raglab.bandit.learner import check_count
 from raglab.extensions.budgets.priced_policy import fit_priced_policy
 from raglab.extensions.budgets.prices import choose_price, frontier
 from raglab.metrics.intervals import check_level, percentile_interval
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 RESAMPLES = 100  # in memory at a time
 FEWEST = 10  # questions below which an interval by resampling is said to be too narrow
 
@@ -116,7 +115,8 @@ def compare_plans(
     values = np.stack(
         [[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)]
     )
-    point, drawn = values.mean(axis=2), _resampled_means(values, n_boot, seed)
+    point = values.mean(axis=2)
+    drawn = _resampled_means(values, n_boot, seed)
     columns = {
         "reward": (point[0], drawn[:, 0]),
         "spend": (point[1], drawn[:, 1]),
@@ -135,7 +135,7 @@ def compare_plans(
     return result
 
 
-def plan_within(reward: Array, table: Table, budget: Budget | float) -> Array:
+def plan_within(reward: FloatArray, table: Table, budget: Budget | float) -> FloatArray:
     """Plan [Q, A] of most reward within a budget, by one who knows every reward and cost.
 
     Args:
@@ -150,13 +150,13 @@ def plan_within(reward: Array, table: Table, budget: Budget | float) -> Array:
     return choose_price(known, cost, budget, mask=table.mask).plan(known, cost, table.mask)
 
 
-def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, Array]:
+def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, FloatArray]:
     """Plans within a budget that are chosen on one table and judged on another, by name, [Q, A].
 
     The best fixed mixture, and a policy of ridges with a price where some feature varies. A plan
     that cannot be made of these rows is left out.
     """
-    plans: dict[str, Array] = {}
+    plans: dict[str, FloatArray] = {}
     with suppress(ValueError):
         mixture = frontier(tune).mixture_at(budget)
         if judge.mask[:, mixture > 0.0].all():
@@ -167,7 +167,7 @@ def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, 
     return plans
 
 
-def plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
+def plan_rows(table: Table, name: str, plan: ArrayLike) -> FloatArray:
     """Probabilities [Q, A] of a plan, checked.
 
     Args:
@@ -180,17 +180,21 @@ def plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
     """
     rows = np.asarray(plan, np.float64)
     if rows.shape not in {table.mask.shape, table.mask.shape[1:]}:
-        rule = f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}"
-        refuse(rule, rows.shape, "give a number an arm")
+        refuse(
+            f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}",
+            rows.shape,
+            "give a number an arm",
+        )
     check_plan(rows, f"plan {name!r}")
     rows = np.broadcast_to(rows, table.mask.shape)
     if (rows[~table.mask] > 0.0).any():
-        rule = f"plan {name!r} may give nothing to an unavailable arm"
-        refuse(rule, "some", "give a row a question")
+        refuse(
+            f"plan {name!r} may give nothing to an unavailable arm", "some", "give a row a question"
+        )
     return rows
 
 
-def _resampled_means(values: Array, n_boot: int, seed: int) -> Array:
+def _resampled_means(values: FloatArray, n_boot: int, seed: int) -> FloatArray:
     """Means [n_boot, ...] of values [..., Q] over questions drawn with replacement."""
     rng = np.random.default_rng(seed)
     size = values.shape[-1]

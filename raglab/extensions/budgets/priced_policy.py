@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import Budget, check_budget
@@ -25,13 +25,12 @@ from raglab.extensions.budgets.prices import (
     start_pacer,
 )
 from raglab.extensions.budgets.ridge import RidgeFit, fit_ridge
-from raglab.values import refuse
+from raglab.values import FloatArray, PlaceArray, refuse
 from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 UNSTEADY = 0.1  # share of a spend that two sets of predictions may differ by
 
 
@@ -59,7 +58,7 @@ class PricedPolicy(NamedTuple):
     notes: tuple[str, ...] = ()
     fitted_on: str = ""
 
-    def predictions(self, table: Table) -> tuple[Array, Array]:
+    def predictions(self, table: Table) -> tuple[FloatArray, FloatArray]:
         """Predicted reward and cost, [Q, A] each.
 
         Args:
@@ -69,10 +68,14 @@ class PricedPolicy(NamedTuple):
           ValueError: another table's arms or features.
         """
         for name in ("arms", "feature_names"):
-            fitted, applied = getattr(self, name), getattr(table, name)
+            fitted = getattr(self, name)
+            applied = getattr(table, name)
             if fitted != applied:
-                rule = f"a table must have the policy's {name}, {', '.join(fitted)[:200]}"
-                refuse(rule, ", ".join(applied)[:200], "give the same")
+                refuse(
+                    f"a table must have the policy's {name}, {', '.join(fitted)[:200]}",
+                    ", ".join(applied)[:200],
+                    "give the same",
+                )
         cost = (
             table_costs(table)
             if self.costs is None
@@ -80,7 +83,7 @@ class PricedPolicy(NamedTuple):
         )
         return self.rewards.predict(table.features), cost
 
-    def plan(self, table: Table) -> Array:
+    def plan(self, table: Table) -> FloatArray:
         """Probabilities [Q, A] at the chosen price.
 
         0 and 1, except where a share of the questions uses the budget up.
@@ -169,7 +172,8 @@ def fit_priced_policy(
             np.shape(logged),
             "give an arm a row",
         )
-    known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
+    known = table.mask & np.isfinite(table.gross)
+    paid = table_costs(table)
     if logged is not None:
         known = known & (
             check_whole("logged", logged, len(table.arms))[:, None] == np.arange(len(table.arms))
@@ -261,11 +265,11 @@ class PacedPlay(NamedTuple):
     played. pacer: at the end. plan: [Q, A] 1 on the arm chosen, for `compare_plans`.
     """
 
-    arm: NDArray[np.intp]
-    price: Array
-    order: NDArray[np.intp]
+    arm: PlaceArray
+    price: FloatArray
+    order: PlaceArray
     pacer: Pacer
-    plan: Array
+    plan: FloatArray
 
 
 def play_paced(

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table, table_costs
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, PlaceArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 REACH = 1e4  # a pacer's price stays within this factor of 1 / per_question
 ROUNDING = 1e-9  # share of a budget that sums may be off
 KEPT = 1.02  # spend over budget up to which a budget counts as kept
@@ -33,8 +32,11 @@ def check_least(budget: Budget, least: float, how: str) -> None:
     """
     if budget.per_question < least * (1.0 - ROUNDING):
         unit = f" {budget.unit}" if budget.unit else ""
-        rule = f"per_question must be at least {least:.6g}{unit}, the least spend of {how}"
-        refuse(rule, f"{budget.per_question:.6g}{unit}", "raise it, or add an arm")
+        refuse(
+            f"per_question must be at least {least:.6g}{unit}, the least spend of {how}",
+            f"{budget.per_question:.6g}{unit}",
+            "raise it, or add an arm",
+        )
 
 
 def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
@@ -47,7 +49,8 @@ def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
       'The mean spend of 100 rounds is 3 $, 1.5 times the budget of 2 $'
     """
     checked = check_budget(budget)
-    ratio, unit = spend / checked.per_question, f" {checked.unit}" if checked.unit else ""
+    ratio = spend / checked.per_question
+    unit = f" {checked.unit}" if checked.unit else ""
     if ratio <= KEPT:
         return ""
     return (
@@ -71,9 +74,9 @@ class Frontier(NamedTuple):
     """
 
     arms: tuple[str, ...]
-    spend: Array
-    reward: Array
-    mixture: Array
+    spend: FloatArray
+    reward: FloatArray
+    mixture: FloatArray
     notes: tuple[str, ...]
 
     @property
@@ -81,7 +84,7 @@ class Frontier(NamedTuple):
         """Least spend a question of any fixed mixture."""
         return float(self.spend[0])
 
-    def reward_at(self, spend: ArrayLike) -> Array:
+    def reward_at(self, spend: ArrayLike) -> FloatArray:
         """Most reward at a spend, [...]; NaN below the least, that of the last corner beyond it.
 
         Args:
@@ -89,7 +92,7 @@ class Frontier(NamedTuple):
         """
         return np.interp(np.asarray(spend, np.float64), self.spend, self.reward, left=np.nan)
 
-    def mixture_at(self, budget: Budget | float) -> Array:
+    def mixture_at(self, budget: Budget | float) -> FloatArray:
         """Mixture of most reward that keeps a budget, [A]; of at most two arms.
 
         Args:
@@ -138,12 +141,16 @@ def frontier(table: Table) -> Frontier:
     """
     always = np.flatnonzero(table.mask.all(axis=0))
     if not len(always):
-        rule = "a fixed mixture needs an arm for every question"
-        refuse(rule, "none", "add one, such as the default")
+        refuse(
+            "a fixed mixture needs an arm for every question",
+            "none",
+            "add one, such as the default",
+        )
     left_out = [arm for number, arm in enumerate(table.arms) if number not in always]
     text = f"{len(left_out)} arms that some question cannot have are in no mixture: "
     notes = (f"{text}{', '.join(left_out)}.",) if left_out else ()
-    spend, reward = table_costs(table)[:, always].mean(axis=0), table.gross[:, always].mean(axis=0)
+    spend = table_costs(table)[:, always].mean(axis=0)
+    reward = table.gross[:, always].mean(axis=0)
     # From the cheapest arm on, a corner stays while the slope to the next falls; at equal spend the
     # better arm counts.
     corners: list[int] = []
@@ -159,7 +166,7 @@ def frontier(table: Table) -> Frontier:
     return Frontier(table.arms, spend[corners], reward[corners], mixture, notes)
 
 
-def _slope(spend: Array, reward: Array, first: int, second: int) -> float:
+def _slope(spend: FloatArray, reward: FloatArray, first: int, second: int) -> float:
     """Reward gained a unit of spend from one arm to a dearer one."""
     return float((reward[second] - reward[first]) / (spend[second] - spend[first]))
 
@@ -178,9 +185,7 @@ class PriceChoice(NamedTuple):
     share: float
     spend: float
 
-    def plan(
-        self, reward: ArrayLike, cost: ArrayLike, mask: NDArray[np.bool_] | None = None
-    ) -> Array:
+    def plan(self, reward: ArrayLike, cost: ArrayLike, mask: BoolArray | None = None) -> FloatArray:
         """Probabilities [Q, A] of arms of predicted reward and cost [Q, A]."""
         one_hot = np.eye(np.shape(reward)[-1])
         tight, loose = (
@@ -191,8 +196,8 @@ class PriceChoice(NamedTuple):
 
 
 def priced_arms(
-    reward: ArrayLike, cost: ArrayLike, price: ArrayLike, mask: NDArray[np.bool_] | None = None
-) -> NDArray[np.intp]:
+    reward: ArrayLike, cost: ArrayLike, price: ArrayLike, mask: BoolArray | None = None
+) -> PlaceArray:
     """Arm of largest reward - price * cost among the available ones, [...].
 
     The cheapest of equals, then the lowest.
@@ -215,7 +220,7 @@ def choose_price(
     budget: Budget | float,
     *,
     spend: ArrayLike | None = None,
-    mask: NDArray[np.bool_] | None = None,
+    mask: BoolArray | None = None,
 ) -> PriceChoice:
     """Smallest price from which on the spend keeps a budget.
 
@@ -247,7 +252,8 @@ def choose_price(
     """
     checked = check_budget(budget)
     paid = np.asarray(cost if spend is None else spend, np.float64)
-    rewards, costs = float_array(reward, "reward"), float_array(cost, "cost")
+    rewards = float_array(reward, "reward")
+    costs = float_array(cost, "cost")
     _check_predictions({"reward": rewards, "cost": costs, "spend": paid}, mask)
     prices, steps, first = _switches(rewards, costs, paid, mask)
     # Spend a question between one price of change and the next; sums are of the prices' order, so
@@ -264,38 +270,49 @@ def choose_price(
     share = (checked.per_question - levels[last + 1]) / (levels[last] - levels[last + 1])
     share = float(np.clip(share, 0.0, 1.0))
     mixed = (1.0 - share) * levels[last + 1] + share * levels[last]
-    price, looser_price = 0.5 * float(prices[last] + after), 0.5 * float(prices[last] + before)
+    price = 0.5 * float(prices[last] + after)
+    looser_price = 0.5 * float(prices[last] + before)
     return PriceChoice(price, looser_price, share, float(mixed))
 
 
-def _check_predictions(parts: dict[str, Array], mask: NDArray[np.bool_] | None) -> None:
+def _check_predictions(parts: dict[str, FloatArray], mask: BoolArray | None) -> None:
     """Refuse predictions that no price can be chosen on; see `choose_price`."""
     shape = parts["reward"].shape
     open_ = np.ones(shape, np.bool_) if mask is None else np.asarray(mask)
     shapes = {name: part.shape for name, part in {**parts, "mask": open_}.items()}
     if {*shapes.values()} != {shape} or len(shape) != 2 or 0 in shape:
-        rule = "reward, cost, spend and mask must be [Q, A] each, of a question at least"
-        refuse(rule, shapes, "give all of each")
+        refuse(
+            "reward, cost, spend and mask must be [Q, A] each, of a question at least",
+            shapes,
+            "give all of each",
+        )
     if open_.dtype != np.bool_ or not open_.any(axis=1).all():
-        rule = "mask must be booleans, with an arm for each question"
-        refuse(rule, open_.dtype, "leave out such questions")
+        refuse(
+            "mask must be booleans, with an arm for each question",
+            open_.dtype,
+            "leave out such questions",
+        )
     for name, part in parts.items():
         if not np.isfinite(part[open_]).all():
-            rule = f"{name} of an available arm must be finite"
-            refuse(rule, "NaN or infinity", "predict it, or mask the arm")
+            refuse(
+                f"{name} of an available arm must be finite",
+                "NaN or infinity",
+                "predict it, or mask the arm",
+            )
 
 
 def _switches(
-    reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] | None
-) -> tuple[Array, Array, float]:
+    reward: FloatArray, cost: FloatArray, paid: FloatArray, mask: BoolArray | None
+) -> tuple[FloatArray, FloatArray, float]:
     """Prices at which some question takes a cheaper arm, ascending; what is paid more then, in all.
 
     Paid at price 0.
     """
-    rows, arm = np.arange(len(reward)), priced_arms(reward, cost, np.zeros(len(reward)), mask)
+    rows = np.arange(len(reward))
+    arm = priced_arms(reward, cost, np.zeros(len(reward)), mask)
     first = float(paid[rows, arm].sum())
-    at: list[Array] = []
-    step: list[Array] = []
+    at: list[FloatArray] = []
+    step: list[FloatArray] = []
     # A question moves along the upper envelope of its arms' lines: at most one move an arm.
     for _ in range(reward.shape[1] - 1):
         saving = cost[rows, arm][:, None] - cost
@@ -328,8 +345,8 @@ class Pacer(NamedTuple):
     """
 
     budget: Budget
-    price: Array
-    spend: Array
+    price: FloatArray
+    spend: FloatArray
     rounds: int
 
 
@@ -375,6 +392,7 @@ def pace(pacer: Pacer, cost: ArrayLike) -> Pacer:
         refuse("a cost must be at least 0", paid[is_wrong].flat[0], "give what was paid")
     # The logarithm moves, so that no single dear question overflows the price.
     log_price = np.log(pacer.price) + budget.step * (paid / budget.per_question - 1.0)
-    reach, middle = np.log(REACH), -np.log(budget.per_question)
+    reach = np.log(REACH)
+    middle = -np.log(budget.per_question)
     price = np.exp(np.clip(log_price, middle - reach, middle + reach))
     return Pacer(budget, price, pacer.spend + paid, pacer.rounds + 1)

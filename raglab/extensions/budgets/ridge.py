@@ -8,16 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.environments import Table
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 STRENGTHS = 2.0 ** np.arange(-6.0, 17.0)  # tried in turn; the first of equals
 # singular values below this share of the largest are rounding; so is 1 minus a leverage below it
 CERTAIN = 1e-9
@@ -33,15 +32,15 @@ class RidgeFit(NamedTuple):
     errors.
     """
 
-    mean: Array
-    scale: Array
-    weights: Array
-    constant: Array
-    strength: Array
-    held_out: Array
-    error: Array
+    mean: FloatArray
+    scale: FloatArray
+    weights: FloatArray
+    constant: FloatArray
+    strength: FloatArray
+    held_out: FloatArray
+    error: FloatArray
 
-    def predict(self, features: ArrayLike) -> Array:
+    def predict(self, features: ArrayLike) -> FloatArray:
         """Predictions [Q, T] of features [Q, F]."""
         standardised = (np.asarray(features, np.float64) - self.mean) / self.scale
         return standardised @ self.weights.T + self.constant
@@ -70,10 +69,14 @@ def fit_ridge(
       >>> fit.predict([[10.0]]).round(6).tolist()
       [[21.0]]
     """
-    x, y = float_array(features, "features"), float_array(targets, "targets")
+    x = float_array(features, "features")
+    y = float_array(targets, "targets")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        rule = "features must be [Q, F] and targets [Q, T]"
-        refuse(rule, (x.shape, y.shape), "give a row a question")
+        refuse(
+            "features must be [Q, F] and targets [Q, T]",
+            (x.shape, y.shape),
+            "give a row a question",
+        )
     if not np.isfinite(x).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing")
     if np.isinf(y).any():
@@ -82,7 +85,8 @@ def fit_ridge(
             "infinity",
             "leave it out as NaN",
         )
-    mean, spread = x.mean(axis=0), x.std(axis=0)
+    mean = x.mean(axis=0)
+    spread = x.std(axis=0)
     scale = np.where(spread > 0.0, spread, 1.0)
     x = (x - mean) / scale
     rows = [~np.isnan(column) for column in y.T]
@@ -121,9 +125,12 @@ def _checked(strength: float) -> float:
     return float(strength)
 
 
-def _centred_fit(x: Array, y: Array, tried: Array) -> tuple[Array, float, float, Array]:
+def _centred_fit(
+    x: FloatArray, y: FloatArray, tried: FloatArray
+) -> tuple[FloatArray, float, float, FloatArray]:
     """Weights [F], constant, strength and leave-one-out predictions [N] of one target."""
-    middle, centre = x.mean(axis=0), float(y.mean())
+    middle = x.mean(axis=0)
+    centre = float(y.mean())
     basis, singular, right = np.linalg.svd(x - middle, full_matrices=False)
     # The constant is not shrunk: it takes 1/N of every row's leverage.
     errors = [_left_out_errors(basis, singular, y - centre, value, 1.0 / len(y)) for value in tried]
@@ -132,7 +139,7 @@ def _centred_fit(x: Array, y: Array, tried: Array) -> tuple[Array, float, float,
     return weights, centre - float(middle @ weights), float(tried[best]), y - errors[best]
 
 
-def _shrinkage(singular: Array, strength: float, power: int) -> Array:
+def _shrinkage(singular: FloatArray, strength: float, power: int) -> FloatArray:
     """Factors of a ridge, s^power over s² + strength; 0 where s is no more than rounding.
 
     Args:
@@ -145,8 +152,8 @@ def _shrinkage(singular: Array, strength: float, power: int) -> Array:
 
 
 def _left_out_errors(
-    basis: Array, singular: Array, y: Array, strength: float, constant: float
-) -> Array:
+    basis: FloatArray, singular: FloatArray, y: FloatArray, strength: float, constant: float
+) -> FloatArray:
     """Errors [N] of each row predicted from all others."""
     share = _shrinkage(singular, strength, 2)
     leverage = constant + (basis * basis) @ share
@@ -201,7 +208,8 @@ def ridge_strength(
             )
         logged = source[source["reward"].notna()]
         context = logged[list(features)].to_numpy(np.float64)
-        action, reward = logged["action"].to_numpy(), logged["reward"].to_numpy(np.float64)
+        action = logged["action"].to_numpy()
+        reward = logged["reward"].to_numpy(np.float64)
         cells = [(context[action == arm], reward[action == arm]) for arm in np.unique(action)]
     if not np.isfinite(context).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing")

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import check_count
 from raglab.bandit.table_frames import INTERCEPT_FEATURE
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 from raglab.words.tokeniser import word_count
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
 LENGTHS = ("log_words", "log_characters")
 SOURCE = "source="
 ROUNDING = 1e-9  # share of a feature's largest value below which its spread is rounding
@@ -46,8 +44,8 @@ class TextFeatures:
     reduction: Any
     sources: tuple[str, ...]
     names: tuple[str, ...]
-    mean: Array
-    scale: Array
+    mean: FloatArray
+    scale: FloatArray
     spread: float
 
     def frame(self, texts: Sequence[str], sources: Sequence[object] | None = None) -> pd.DataFrame:
@@ -74,9 +72,11 @@ class TextFeatures:
             np.column_stack([np.ones(len(values)), values]), columns=list(self.names)
         )
 
-    def _raw(self, texts: list[str], sources: Sequence[object] | None) -> Array:
+    def _raw(self, texts: list[str], sources: Sequence[object] | None) -> FloatArray:
         """Features [Q, F] before they are standardised."""
-        parts = [_lengths(texts)]
+        # log of 1 + words and of 1 + characters
+        sizes = [[word_count(text), len(text)] for text in texts]
+        parts = [np.log1p(sizes).reshape(len(texts), 2)]
         if sources is None and self.sources:
             refuse(
                 "sources must be given as they were when the features were fitted",
@@ -169,10 +169,8 @@ def text_features(
     labels = () if sources is None else tuple(sorted({str(source) for source in sources}))
     vectorizer, reduction = _reduction(values, components, seed)
     count = 0 if reduction is None else int(reduction.components_.shape[0])
-    dummies, parts = (
-        (SOURCE + label for label in labels),
-        (f"tfidf_{number}" for number in range(count)),
-    )
+    dummies = (SOURCE + label for label in labels)
+    parts = (f"tfidf_{number}" for number in range(count))
     names = (INTERCEPT_FEATURE, *LENGTHS, *dummies, *parts)
     plain = TextFeatures(
         vectorizer, reduction, labels, names, np.zeros(len(names) - 1), np.ones(len(names) - 1), 1.0
@@ -199,11 +197,6 @@ def _texts(texts: Iterable[str]) -> list[str]:
             "fill or drop it",
         )
     return values
-
-
-def _lengths(texts: list[str]) -> Array:
-    """Log of 1 + words and of 1 + characters, [Q, 2]."""
-    return np.log1p([[word_count(text), len(text)] for text in texts]).reshape(len(texts), 2)
 
 
 def _reduction(texts: list[str], components: int, seed: int | None) -> tuple[Any, Any]:

@@ -136,9 +136,9 @@ class Waiting(NamedTuple):
 
     def vain(self, tried: Sequence[str]) -> str:
         """What was read in vain, as a warning says it."""
-        tried_values = self.turn.say("either").join(map(self.shown, dict.fromkeys(tried)))
-        text_key = "not_found" if self.gap.kind == PAGE_SCOPE else "unreadable"
-        return self.turn.say(text_key, field=self.field, values=tried_values)
+        values = self.turn.say("either").join(map(self.shown, dict.fromkeys(tried)))
+        key = "not_found" if self.gap.kind == PAGE_SCOPE else "unreadable"
+        return self.turn.say(key, field=self.field, values=values)
 
     def answer(self, reading: ValueReading, warnings: Sequence[str] = ()) -> Response:
         """Response to the request filled in."""
@@ -155,7 +155,8 @@ def clarify_request(clarification: Clarification, request: Request, system: Syst
     Raises:
       UnwritableLogError: the log cannot be written, and the system requires it.
     """
-    log, calls = audit_log(system), clarification.calls.for_request()
+    log = audit_log(system)
+    calls = clarification.calls.for_request()
     is_pinned = bool(request.documents)
     request, parsed = _read_question(request, clarification, calls)
     parsed_columns: dict[str, Any] = {}
@@ -200,7 +201,8 @@ def _read_question(
     """
     if not clarification.asks:
         return request, UNREAD
-    index, documents = clarification.index, request.documents
+    index = clarification.index
+    documents = request.documents
     if not documents and request.selected is None:
         named_documents = index.named(request.text, clarification.settings.clarify_max_documents)
         documents = named_documents if len(named_documents) == 1 else ()
@@ -241,7 +243,8 @@ def pinned_of(turn: Turn, documents: Sequence[str]) -> tuple[PinnedDocuments, bo
 
     Where neither does, they are those of the nearest passages, as in the signals of a trace.
     """
-    index, text = turn.clarification.index, turn.request.text
+    index = turn.clarification.index
+    text = turn.request.text
     max_documents = turn.clarification.settings.clarify_max_documents
     pinned = index.pinned(documents or index.named(text, max_documents))
     if not pinned.chunks:
@@ -320,8 +323,8 @@ def _row_words(field: str) -> tuple[frozenset[str], str]:
 
     `price of the kit` asks for what `how much is the kit` does.
     """
-    field_name, _, limit_suffix = field.partition(":")
-    name_stems = stems(expression("paid").sub(" ", plain(field_name))) or stems(field_name)
+    name, _, limit_suffix = field.partition(":")
+    name_stems = stems(expression("paid").sub(" ", plain(name))) or stems(name)
     return frozenset(name_stems), limit_suffix
 
 
@@ -332,10 +335,8 @@ def _named_reading(waiting: Waiting) -> str | None:
     """
     plain_text = plain(waiting.turn.parsed.question)
     topic_stems = {*map(stem, own_topic(plain_text, waiting.turn.pinned.chunks))}
-    document_stems, question_stems = (
-        {*map(stem, topic_words(plain_text))} - topic_stems,
-        {*stems(plain_text)},
-    )
+    document_stems = {*map(stem, topic_words(plain_text))} - topic_stems
+    question_stems = {*stems(plain_text)}
     named_values = [
         reading.value
         for reading in waiting.gap.readings
@@ -361,9 +362,7 @@ def limiting_words(text: str) -> tuple[str, ...]:
         *entries("filler")
     }
     limit_words |= {
-        limit_match[0]
-        for list_name in LIMIT_LISTS
-        for limit_match in expression(list_name).finditer(text)
+        limit_match[0] for name in LIMIT_LISTS for limit_match in expression(name).finditer(text)
     }
     limit_words |= {word for word in split_words(text) if word.isdigit()}
     # `where do i pay the fee?` asks for no sum, whatever it names.
@@ -448,7 +447,8 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
       declined: whether the user turned down what was filled in: then the rest is asked about.
     """
     turn, gap, learner_rule = waiting.turn, waiting.gap, waiting.turn.clarification.learner
-    request, costs = turn.request, turn.clarification.settings
+    request = turn.request
+    costs = turn.clarification.settings
     # Values that were turned down more often than taken come last; ties keep their order.
     candidate_votes = {} if waiting.row is None else waiting.row.candidate_votes
     ordered_readings = sorted(
@@ -466,7 +466,8 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
         gap=gap._replace(readings=tuple(ordered_readings), reason=reason), row=default_row
     )
     proposed_reading = waiting.read(suggestion.value)
-    value_readings, question_worth = [proposed_reading], None
+    value_readings = [proposed_reading]
+    question_worth = None
     asks = (
         declined
         or proposed_reading.failed
@@ -527,8 +528,10 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
 
 def _apply(waiting: Waiting, row: ClarificationDefault, reading: ValueReading) -> Response:
     """Response by the learned value, without a question."""
-    turn, learner_rule = waiting.turn, waiting.turn.clarification.learner
-    shown_value, document_conditions = waiting.shown(reading.value), turn.pinned.conditions
+    turn = waiting.turn
+    learner_rule = waiting.turn.clarification.learner
+    shown_value = waiting.shown(reading.value)
+    document_conditions = turn.pinned.conditions
     default_warning = default_sentence(row, shown_value, turn.request.language, turn.pack)
     response = waiting.answer(reading, [default_warning])
     verdict = gate(row, ask_below=learner_rule.ask_below, apply_above=learner_rule.apply_above)
@@ -562,7 +565,8 @@ def _question(
         pack=turn.pack,
         question=request.text,
     )
-    protocol_names, parser = turn.calls.names(), turn.calls.parser
+    protocol_names = turn.calls.names()
+    parser = turn.calls.parser
     # What the question rests on, so that it can be explained when models and settings have changed.
     audit_fields = {
         "request_id": request.id,
@@ -602,7 +606,8 @@ def _asking_reason(waiting: Waiting, tried: Sequence[str], *, is_learned: bool) 
     verdict = gate(
         default_row, ask_below=learner_rule.ask_below, apply_above=learner_rule.apply_above
     )
-    is_low, row_confidence = verdict == "ask", default_row.confidence
+    is_low = verdict == "ask"
+    row_confidence = default_row.confidence
     gate_bound = learner_rule.ask_below if is_low else learner_rule.apply_above
     return turn.say(
         "below_ask" if is_low else "below_apply",
@@ -617,7 +622,8 @@ def asking_response(
     waiting: Waiting, request: ClarificationRequest, why: str, warnings: Sequence[str]
 ) -> Response:
     """The response that asks."""
-    turn, gap = waiting.turn, waiting.gap
+    turn = waiting.turn
+    gap = waiting.gap
     response_fields = ResponseFields(
         status=Status.ambiguous,
         options=tuple(option_rows(gap.readings, gap.kind, turn.request.language)),
@@ -633,7 +639,8 @@ def answer_reading(
     turn: Turn, reading: ValueReading, warnings: Sequence[str] = (), scope: str = ""
 ) -> Response:
     """Response that says what was read, or what the pipeline says to what the question became."""
-    language, narrowed_question = turn.request.language, reading.narrowed
+    language = turn.request.language
+    narrowed_question = reading.narrowed
     if narrowed_question is not None:
         documents = narrowed_question.documents or turn.request.documents
         pipeline_response = turn.answer(

@@ -311,7 +311,8 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> Literal["body
     is_text = len(sentences) > 1 and 2 * len("".join(sentences)) > len("".join(prose_lines))
     if is_text and not contents(chunks, pack=pack):
         return "body"
-    kind_model, feature_values = pack.page_kind.model, page_features(chunks, pack=pack)
+    kind_model = pack.page_kind.model
+    feature_values = page_features(chunks, pack=pack)
     kind_margin = kind_model.intercept + sum(
         feature_row.weight * (feature_values[feature_name] - feature_row.mean) / feature_row.scale
         for feature_name, feature_row in kind_model.features.items()

@@ -136,11 +136,11 @@ def _run_in(prose: Sequence[str], intro: re.Pattern[str]) -> _Rows:
     intro_match = intro.search(joined_prose)
     if intro_match:
         yield [joined_prose[intro_match.end() :]], _RUN_IN, SURE_EVIDENCE
-    for prose_text in prose:
-        intro_match = intro.search(prose_text)
+    for text in prose:
+        intro_match = intro.search(text)
         dotted_parts = [
             dotted_part.strip()
-            for dotted_part in prose_text[intro_match.end() if intro_match else 0 :].split("·")
+            for dotted_part in text[intro_match.end() if intro_match else 0 :].split("·")
         ]
         yield from (
             (dotted_parts, dotted_pattern, SURE_EVIDENCE)

@@ -145,7 +145,8 @@ def _append_change(
     once_digest = digest(canonical_json(change_identity), 32)
     if log.row(CHANGES, once=once_digest) is not None:
         return ()
-    time_text, row_id = utc_text(at), row_id_of_key(key)
+    time_text = utc_text(at)
+    row_id = row_id_of_key(key)
     signal_value, signal_name, corrected_to = signal
     change_row = {
         "at": time_text,
@@ -177,9 +178,14 @@ def _append_change(
             signal_name: row_body[signal_name]
             for signal_name in ("version", "confidence", "sample_size")
         }
-        version_name = f"{row_version.row_id}.{row_version.version}"
         log.add(
-            VERSIONS, {"at": time_text, "of": version_name, "cause": change_number, **row_fields}
+            VERSIONS,
+            {
+                "at": time_text,
+                "of": f"{row_version.row_id}.{row_version.version}",
+                "cause": change_number,
+                **row_fields,
+            },
         )
     return new_versions
 
@@ -191,7 +197,7 @@ def current_rows(log: Entries, **column_values: Any) -> Versions:  # noqa: ANN40
       InputError: a row of the log is none.
     """
     with as_written():
-        row_bodies = (stored_row["body"] for stored_row in log.rows(CURRENT, **column_values))
+        row_bodies = (row["body"] for row in log.rows(CURRENT, **column_values))
         return _in_order(map(ClarificationDefault.model_validate, row_bodies))
 
 

@@ -61,7 +61,8 @@ def read_value(
       >>> read_value("notice period", [Chunk("a", "Terms\nNotice period: 28 days", "a.md", 1)])
       FieldValue(value='28 days', quote='Notice period: 28 days')
     """
-    pack_field, about = pack.fields.get(field), plain(about)
+    pack_field = pack.fields.get(field)
+    about = plain(about)
     if pack_field is None:
         return _only(_by_words(field, chunks, about))
     field_reading = pack_field.reading
@@ -190,10 +191,8 @@ def _is_field_alone(label: str, label_pattern: re.Pattern[str], *, in_sentence: 
     """
     plain_label = plain(label)
     for label_match in label_pattern.finditer(plain_label):
-        text_before, text_after = (
-            plain_label[: label_match.start()],
-            plain_label[label_match.end() :],
-        )
+        text_before = plain_label[: label_match.start()]
+        text_after = plain_label[label_match.end() :]
         is_parted = in_sentence and {*text_before.split()[-1:]} & {*entries("determiners")}
         if not _content(text_after) and (is_parted or not _content(text_before)):
             return True
@@ -208,15 +207,13 @@ def _content(text: str) -> bool:
 @lru_cache(maxsize=1)
 def _fillers() -> frozenset[str]:
     """Stems of words that say nothing of what a value is."""
-    return frozenset(
-        entry_stem for list_entry in entries("stating") for entry_stem in stems(list_entry)
-    )
+    return frozenset(entry_stem for entry in entries("stating") for entry_stem in stems(entry))
 
 
 def _is_former(statement: Statement) -> bool:
     """Whether a statement says that its value held once."""
     plain_text = plain(statement.text)
-    return any(expression(list_name).search(plain_text) for list_name in ("lapsed", "older"))
+    return any(expression(name).search(plain_text) for name in ("lapsed", "older"))
 
 
 def _typed_value(statement: Statement, value_kind: str | None) -> str | None:
@@ -340,7 +337,8 @@ def _whole(text: str, value_start: int, value_end: int, value_kind: str | None) 
 
 def _joined(text: str, typed_value: TypedValue, text_values: Sequence[TypedValue]) -> str | None:
     """A value with its rate's unit, its range's other end, or the numbers around a telephone's."""
-    value_start, value_end = typed_value.start, typed_value.end
+    value_start = typed_value.start
+    value_end = typed_value.end
     suffix_pattern = _SUFFIX_BY_KIND.get(typed_value.kind)
     suffix_match = suffix_pattern and suffix_pattern.match(text, value_end)
     value_end = suffix_match.end() if suffix_match else value_end
@@ -374,10 +372,8 @@ def _by_words(field: str, chunks: Sequence[Chunk], question_text: str) -> list[F
 
     Rows before sentences.
     """
-    field_stems, asked_kinds = (
-        stems(field.partition(":")[0].replace("_", " ")),
-        wanted_kinds(question_text),
-    )
+    field_stems = stems(field.partition(":")[0].replace("_", " "))
+    asked_kinds = wanted_kinds(question_text)
     named_statements = [
         statement
         for statement in statements(chunks)

@@ -68,7 +68,8 @@ SUM_KINDS = frozenset(
 # what follows is not what it is
 _SPECIFIER = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")
 YEAR_PATTERN = re.compile(r"(?:19|20)\d\d")
-_FIGURE, _THOUSANDS = re.compile(r"\d+(?:[.,]\d+)?"), re.compile(r"(?<=\d)[., '](?=\d{3}(?!\d))")
+_FIGURE = re.compile(r"\d+(?:[.,]\d+)?")
+_THOUSANDS = re.compile(r"(?<=\d)[., '](?=\d{3}(?!\d))")
 _SMALL_FIGURE = re.compile(r"(?<![\w.,])\d{1,3}(?![\w.,:%])")  # a figure that is no year
 # lists of words before a measure that is the end of a range
 _BOUND_LISTS = ("above", "at_least", "below", "at_most")
@@ -145,8 +146,10 @@ def candidates(
       hits: passages nearest to the question, the nearest first.
       synonyms: expressions by which documents name what the question asks for.
     """
-    asked_kinds, asked_units = wanted_kinds(text), wanted_units(text)
-    stem_weights, is_kind_alone = _weights(topic, documents), all(map(is_kind_word, topic))
+    asked_kinds = wanted_kinds(text)
+    asked_units = wanted_units(text)
+    stem_weights = _weights(topic, documents)
+    is_kind_alone = all(map(is_kind_word, topic))
     if not is_kind_alone and not stem_weights:
         return []
     fitting = [
@@ -193,7 +196,7 @@ def candidates(
 def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, float]:
     """Stems of the topic that the documents have, the rarer the heavier."""
     chunk_stems = [stems(chunk.full_text) for chunk in documents]
-    stem_weights = {}
+    weights = {}
     for topic_word in topic:
         topic_stem = stem(topic_word)
         n_chunks = sum(
@@ -202,8 +205,8 @@ def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, floa
         )
         if n_chunks:
             kind_factor = KIND_WORD_WEIGHT if is_kind_word(topic_word) else 1.0
-            stem_weights[topic_stem] = kind_factor * (1.0 + math.log(len(chunk_stems) / n_chunks))
-    return stem_weights
+            weights[topic_stem] = kind_factor * (1.0 + math.log(len(chunk_stems) / n_chunks))
+    return weights
 
 
 def needed_words(topic: Sequence[str]) -> frozenset[str]:
@@ -280,7 +283,8 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
     """
     if not ranked:
         return []
-    best_candidate, best_words = ranked[0], ranked[0].words
+    best_candidate = ranked[0]
+    best_words = ranked[0].words
     score_bar = EQUAL_SHARE * max(best_candidate.score - RANK_WEIGHT, 0.0)
     near_best = [
         candidate
@@ -352,7 +356,8 @@ def clear_statement(
         return best_candidates[0] if best_candidates else None
     # A value's own clause must name some of the topic. Labels of several values in a sentence run
     # into each other: a single word does not tell which is meant.
-    needed_stems, statement = needed_words(topic), best_candidates[0].statement
+    needed_stems = needed_words(topic)
+    statement = best_candidates[0].statement
     is_named = not needed_stems or shared_stems(needed_stems, stems(statement.label))
     return (
         best_candidates[0]
@@ -386,13 +391,16 @@ def unaccounted(
     paid is met by any sum that is called nothing else, a word for another kind of value by a value
     of that kind.
     """
-    statement, is_sum = candidate.statement, expression("amount").fullmatch
-    chunk, label_text = documents[statement.place], plain(f"{statement.label} {statement.head}")
+    statement = candidate.statement
+    is_sum = expression("amount").fullmatch
+    chunk = documents[statement.place]
+    label_text = plain(f"{statement.label} {statement.head}")
     tag_texts = map(str, chunk.tags.values())
     context_text = " ".join(
         (statement.lead, statement.heading, statement.table, *chunk.section, *tag_texts)
     )
-    question, text = plain(parsed.question), plain(statement.text)
+    question = plain(parsed.question)
+    text = plain(statement.text)
     stray_words = {"not"} if is_denied(question) > is_denied(text) else set()
     # The largest limit is not the limit of the large one.
     size_words = {
@@ -413,10 +421,8 @@ def unaccounted(
     is_other_sum = bool(head_stem) and not any(
         meets(stem(topic_word), head_stem[0]) for topic_word in topic if is_sum(topic_word)
     )
-    context_stems, label_stems = (
-        frozenset((*candidate.words, *stems(context_text))),
-        stems(label_text),
-    )
+    context_stems = frozenset((*candidate.words, *stems(context_text)))
+    label_stems = stems(label_text)
     # What a measure is of, a 10 m boat, is told by the column `9 m to 12 m` of a row that is named.
     is_row = frozenset(stems(question)) >= frozenset(stems(statement.label))
     if is_row and _spans(statement.head) and not unmet(question, statement, documents):
@@ -495,10 +501,8 @@ def other_versions(
 
     Dated documents of one product.
     """
-    best_chunk, named_stems = (
-        documents[best_candidate.statement.place],
-        shared_stems(best_candidate.words, stems(best_candidate.statement.label)),
-    )
+    best_chunk = documents[best_candidate.statement.place]
+    named_stems = shared_stems(best_candidate.words, stems(best_candidate.statement.label))
     return [
         candidate.statement
         for candidate in ranked
@@ -523,12 +527,14 @@ def is_field_alone(
     parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack = GENERIC
 ) -> bool:
     """Whether a question asks for a field of the pack and nothing that tells its values apart."""
-    field_name, text = parsed.known("target_field") or "", plain(parsed.question)
+    field_name = parsed.known("target_field") or ""
+    text = plain(parsed.question)
     field = pack.fields.get(field_name)
     if field is None or is_denied(text):
         return bool(field_name) and not is_denied(text)
     field_pattern = whole_words((*field.asked, *pack.own_words(field_name)))
-    asked_kinds, field_kind = wanted_kinds(text), field.reading and field.reading.kind
+    asked_kinds = wanted_kinds(text)
+    field_kind = field.reading and field.reading.kind
     is_kind_fitting = (
         not asked_kinds or field_kind is None or field_kind in asked_kinds or bool(field.names)
     )
@@ -605,7 +611,8 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
     Args:
       text: of the question in plain letters.
     """
-    statement_name, unmet_words = _full_name(statement), _opposed(text, statement, OPPOSED_LISTS)
+    statement_name = _full_name(statement)
+    unmet_words = _opposed(text, statement, OPPOSED_LISTS)
     statement_spans = [*_spans(statement_name), *_spans(statement.value)]
     for unit, lower_bound, upper_bound in _spans(text):
         spans_of_unit = [
@@ -618,13 +625,14 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
             unmet_words.add(
                 f"{upper_bound if lower_bound == -math.inf else lower_bound:g} {unit}".strip()
             )
-    manner_match, count_match = expression("manner").match(text), expression("count").search(text)
+    manner_match = expression("manner").match(text)
+    count_match = expression("count").search(text)
     if manner_match and statement.kind in {"date", "name", *MEASURE_KINDS} - {"number"}:
         unmet_words.add(manner_match[0])
     if count_match and statement.kind == "duration" and expression("duration").search(text) is None:
         unmet_words.add(count_match[0])  # of guests, not of nights
     time_text = " ".join(
-        text_value.text for text_value in values_in(text) if text_value.kind in {"date", "number"}
+        value.text for value in values_in(text) if value.kind in {"date", "number"}
     )
     unmet_words |= {
         year for year in YEAR_PATTERN.findall(time_text) if _is_untimely(statement, year, documents)
@@ -670,8 +678,8 @@ def _document_text(chunk: Chunk, documents: Sequence[Chunk]) -> str:
 
 
 def _full_name(statement: Statement) -> str:
-    full_name = f"{statement.heading} {statement.label} {statement.head}"
-    return f"{full_name} {statement.text}" if statement.form == "sentence" else full_name
+    name = f"{statement.heading} {statement.label} {statement.head}"
+    return f"{name} {statement.text}" if statement.form == "sentence" else name
 
 
 def _opposed(text: str, statement: Statement, opposed_pairs: Sequence[tuple[str, str]]) -> set[str]:
@@ -736,11 +744,11 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
             plain(text[: text_value.start]),
         )
         bound_lists = {
-            list_name
-            for list_name in _BOUND_LISTS
+            name
+            for name in _BOUND_LISTS
             if any(
                 bound_match.end() == len(text_before)
-                for bound_match in expression(list_name).finditer(text_before)
+                for bound_match in expression(name).finditer(text_before)
             )
         }
         if (
@@ -750,15 +758,15 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
         ):
             lower_bound = measure_spans.pop()[1]
         elif bound_lists & {"below", "at_most"}:
-            lower_bound, upper_bound = (
-                -math.inf,
-                math.nextafter(upper_bound, -math.inf) if "below" in bound_lists else upper_bound,
+            lower_bound = -math.inf
+            upper_bound = (
+                math.nextafter(upper_bound, -math.inf) if "below" in bound_lists else upper_bound
             )
         elif bound_lists:
-            lower_bound, upper_bound = (
-                math.nextafter(lower_bound, math.inf) if "above" in bound_lists else lower_bound,
-                math.inf,
+            lower_bound = (
+                math.nextafter(lower_bound, math.inf) if "above" in bound_lists else lower_bound
             )
+            upper_bound = math.inf
         measure_spans.append((unit_stem, lower_bound, upper_bound))
         previous_end = text_value.end
     return tuple(measure_spans)
@@ -767,7 +775,8 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
 def _is_untimely(statement: Statement, year: str, documents: Sequence[Chunk]) -> bool:
     """Whether a statement holds at another time than a year, or its document has other years."""
     clause_text = f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}"
-    clause_years, plain_clause = YEAR_PATTERN.findall(clause_text), plain(clause_text)
+    clause_years = YEAR_PATTERN.findall(clause_text)
+    plain_clause = plain(clause_text)
     if clause_years:
         is_until = expression("held").search(plain_clause) and year < max(clause_years)
         is_since = expression("holds").search(plain_clause) and min(clause_years) < year
@@ -785,11 +794,9 @@ def _clause(statement: Statement) -> str:
 
     Its label and head, the whole of it where they name no time.
     """
-    label_text = f"{statement.head} {statement.label}"
+    text = f"{statement.head} {statement.label}"
     return (
-        label_text
-        if statement.form != "sentence" or TIME_PATTERN.search(plain(label_text))
-        else statement.text
+        text if statement.form != "sentence" or TIME_PATTERN.search(plain(text)) else statement.text
     )
 
 

@@ -140,11 +140,13 @@ def _role_gap(
 
     `the tenant`, `who do I contact at Acme?`.
     """
+    # A question for an amount or a date has its own gap, even where it names a role.
     is_lookup = parsed.known("intent") in {None, "lookup"} and not wanted_kinds(text) - {"name"}
     role_statements = _roles(documents) if is_lookup and not is_denied(text) else []
     if len({value_key(role_statement.value) for role_statement in role_statements}) < 2:
         return None
-    is_asking_who, is_alone = expression("who").search(text) is not None, is_bare(text)
+    is_asking_who = expression("who").search(text) is not None
+    is_alone = is_bare(text)
     is_contact = is_asking_who and expression("contact").search(text) is not None
     # Roles are told apart by their endings, `lessor` and `lessee`: words are compared whole.
     words_by_role = {
@@ -157,6 +159,7 @@ def _role_gap(
         for role_statement in (*pack.roles.values(), pack.vague_role)
         if role_statement is not None
     ]
+    # A role of the pack counts by the words it is asked with, a role of the documents by its label.
     is_person = (
         expression("people").search(text)
         or whole_words(
@@ -171,6 +174,7 @@ def _role_gap(
         for role_statement, label_words in words_by_role.items()
         if topic_forms and topic_forms <= label_words
     ]
+    # In a longer sentence a whole label is no gap: the question says which role it means.
     is_label_whole = any(
         len(words_by_role[role_statement] & topic_forms) == len(stems(role_statement.label))
         for role_statement in named_roles
@@ -178,6 +182,7 @@ def _role_gap(
     if not is_alone and (is_label_whole or not (named_roles or is_contact)):
         return None
     if is_contact and topic and not named_roles:
+        # Whom to turn to is often said by the matter, so the words beside a role count too.
         topic_stems = [stem(word) for word in topic]
         named_roles = [
             role_statement
@@ -186,6 +191,7 @@ def _role_gap(
         ]
         if len(named_roles) == 1 or not (named_roles or _only_names(topic, documents)):
             return None
+    # With one named role or none, all are offered: the reader may mean another.
     listed_roles = (
         named_roles
         if len(named_roles) > 1
@@ -235,7 +241,8 @@ def _statement_gap(
     pack: Pack,
 ) -> QuestionGap | None:
     """Which of several statements of one kind is meant, or as of when."""
-    text, date_scope = plain(parsed.question), parsed.known("date_scope")
+    text = plain(parsed.question)
+    date_scope = parsed.known("date_scope")
     asked_kinds = wanted_kinds(text)
     if parsed.known("intent") in {
         "why",
@@ -288,7 +295,8 @@ def _listed_gap(
     pack: Pack,
 ) -> QuestionGap | None:
     """The gap between statements as good, but for those that a question is set against."""
-    text, date_scope = plain(parsed.question), parsed.known("date_scope")
+    text = plain(parsed.question)
+    date_scope = parsed.known("date_scope")
     listed_statements = [statement.statement for statement in best_candidates]
     needed_stems = frozenset(
         stem(topic_word) for topic_word in topic if not is_kind_word(topic_word)
@@ -356,7 +364,8 @@ def _is_covered(
 
     A word that they lack counts for less. A name or figure that they lack is of another matter.
     """
-    text, topic_stems = plain(parsed.question), frozenset(map(stem, topic))
+    text = plain(parsed.question)
+    topic_stems = frozenset(map(stem, topic))
     printed_stems = _printed(documents)
     known_stems = shared_stems(topic_stems, printed_stems)
     question_words = re.findall(r"\w+", parsed.question)
@@ -498,8 +507,8 @@ def _is_change(neighbour: Statement) -> bool:
         TIME_PATTERN.match(plain(neighbour.text))
         or any(text_value.kind == "date" for text_value in values_in(neighbour.text))
     )
-    clause_text = neighbour.text if is_whole else f"{neighbour.label} {neighbour.head}"
-    return _is_dated(clause_text) and len(_core(neighbour, ())) <= MAX_EXTRA_WORDS
+    text = neighbour.text if is_whole else f"{neighbour.label} {neighbour.head}"
+    return _is_dated(text) and len(_core(neighbour, ())) <= MAX_EXTRA_WORDS
 
 
 def _later(
@@ -509,10 +518,8 @@ def _later(
     documents: Sequence[Chunk],
 ) -> list[Statement]:
     """The sentence that gives the value of a row or line at another time."""
-    row_statement, row_document = (
-        best_candidate.statement,
-        documents[best_candidate.statement.place].document,
-    )
+    row_statement = best_candidate.statement
+    row_document = documents[best_candidate.statement.place].document
     known_words = (*topic, *stems(row_statement.name))
     later_statements = [
         candidate.statement
@@ -646,11 +653,12 @@ def _is_dated(statement_name: str) -> bool:
 
 def _core(statement: Statement, topic: Sequence[str]) -> frozenset[str]:
     """What a label says beside the topic and the time."""
-    label, bare_label = statement.label, plain(statement.label)
+    label = statement.label
+    bare_label = plain(statement.label)
     for time_pattern in (TIME_PATTERN, expression("newer"), expression("older")):
         bare_label = time_pattern.sub(" ", bare_label)
     date_text = " ".join(
-        text_value.text for text_value in values_in(label) if text_value.kind in {"date", "number"}
+        value.text for value in values_in(label) if value.kind in {"date", "number"}
     )
     label_stems = frozenset(
         label_stem for label_stem in stems(bare_label) if not label_stem.isdigit()
@@ -729,7 +737,8 @@ def _gap(
     text_counts = Counter(statement.text for statement in listed)
     readings: dict[str, GapReading] = {}
     for reading_name, statement in zip(reading_names, listed, strict=True):
-        offered_name, shown_text = reading_name, ""
+        offered_name = reading_name
+        shown_text = ""
         if statement.form == "sentence":
             is_shared = text_counts[statement.text] > 1  # shown is what tells its values apart
             shown_text = (

@@ -184,9 +184,7 @@ class DocumentIndex:
 def _called(chunk: Chunk) -> set[str]:
     """What the document of a passage is called by its product, vendor, title and file."""
     tag_names = [
-        tag_value
-        for tag_name in ("product", "vendor")
-        if (tag_value := chunk.tags.get(tag_name, ""))
+        value for tag_name in ("product", "vendor") if (value := chunk.tags.get(tag_name, ""))
     ]
     title_words = re.findall(
         r"(?<!^)(?<![.:—–-] )\b[A-ZÀ-Ý][\w'’-]{3,}", chunk.tags.get("title", "")

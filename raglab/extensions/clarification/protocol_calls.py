@@ -437,14 +437,14 @@ def _reply(user_result: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
 def _value(user_result: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: ANN401
     if user_result is None:
         return None
-    field_value = _plain_copy(user_result, FieldValue)
-    if not _is_stated(*field_value, chunks):
+    value = _plain_copy(user_result, FieldValue)
+    if not _is_stated(*value, chunks):
         refuse(
             "its quote must stand in the passages and hold the value",
-            f"{field_value!r:.160}",
+            f"{value!r:.160}",
             "copy both letter for letter",
         )
-    return field_value
+    return value
 
 
 def _is_stated(value: str, quote: str, chunks: Sequence[Chunk]) -> bool:
@@ -500,7 +500,8 @@ def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:
     if reply.kind == "declined":
         declined_values = declined_values or proposed_values
         return Reply("declined", declined=declined_values) if declined_values else NOT_UNDERSTOOD
-    reply_value, reply_quote = reply.value, ""
+    reply_value = reply.value
+    reply_quote = ""
     if reply.kind == "not_understood" or not reply_value or reply_value in declined_values:
         return NOT_UNDERSTOOD
     reply_kind: ReplyKind = "page"
@@ -510,7 +511,8 @@ def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:
     elif not is_task and not (
         request.kind == "page_scope" and is_scope(reply_value, request.documents)
     ):
-        reply_kind, reply_quote = "own_value", reply.quote
+        reply_kind = "own_value"
+        reply_quote = reply.quote
         if (
             not reply_quote
             or own_statement(reply, request.documents) is None

@@ -94,22 +94,22 @@ def parse_question(
 
 def _entity(plain_text: str, pack: Pack) -> Slot:
     """A role that is named, by the pack or by the words for people."""
-    for role_name, role in pack.roles.items():
+    for name, role in pack.roles.items():
         if whole_words(role.asked).search(plain_text):
-            return Slot(role_name, NAMED_CONFIDENCE)
+            return Slot(name, NAMED_CONFIDENCE)
     people_match = expression("people").search(plain_text)
     return Slot(people_match[0], IMPLIED_CONFIDENCE) if people_match else Slot()
 
 
 def _intent(plain_text: str) -> Slot:
     """What is to be done; open where a thing is named and nothing asked."""
-    for intent_name in QUESTION_INTENTS:
-        intent_match = expression(intent_name).search(plain_text)
+    for name in QUESTION_INTENTS:
+        intent_match = expression(name).search(plain_text)
         # A verb asks whether only where the question begins with it.
-        if intent_match and (intent_name != "check" or intent_match.start() == 0):
+        if intent_match and (name != "check" or intent_match.start() == 0):
             return Slot(
-                intent_name,
-                NAMED_CONFIDENCE if intent_name in QUESTION_TASKS else IMPLIED_CONFIDENCE,
+                name,
+                NAMED_CONFIDENCE if name in QUESTION_TASKS else IMPLIED_CONFIDENCE,
             )
     is_open = is_bare(plain_text) or expression("about").search(plain_text) is not None
     return Slot("cite", OPEN_CONFIDENCE) if is_open else Slot("lookup", LIKELY_CONFIDENCE)
@@ -132,9 +132,9 @@ def is_bare(text: str, *, cited: bool = False) -> bool:
 
 def _field(plain_text: str, pack: Pack) -> Slot:
     """A field of the pack, else the words of the topic."""
-    for field_name, field_expressions in pack.asked.items():
+    for name, field_expressions in pack.asked.items():
         if whole_words(field_expressions).search(plain_text):
-            return Slot(field_name, NAMED_CONFIDENCE)
+            return Slot(name, NAMED_CONFIDENCE)
     topic_text = " ".join(topic_words(plain_text))
     return Slot(topic_text, LIKELY_CONFIDENCE) if topic_text else Slot()
 
@@ -146,15 +146,15 @@ def _page(plain_text: str) -> Slot:
         return Slot(
             next(page_text for page_text in page_match.groups() if page_text), NAMED_CONFIDENCE
         )
-    for list_name, scope_value in (
+    for name, scope_value in (
         ("contents", "toc"),
         ("whole_named", "document"),
         ("last_page", "last"),
         ("cover", "1"),
     ):
-        scope_match = expression(list_name).search(plain_text)
+        scope_match = expression(name).search(plain_text)
         # `cover` and `index` mean something else in many trades: a page is called one.
-        if scope_match and (list_name != "cover" or expression("page").search(scope_match[0])):
+        if scope_match and (name != "cover" or expression("page").search(scope_match[0])):
             return Slot(scope_value, NAMED_CONFIDENCE)
     part_match = _CITED_PART.search(plain_text)
     return Slot(part_match[1], NAMED_CONFIDENCE) if part_match else Slot()
@@ -186,9 +186,9 @@ def _form_words() -> frozenset[str]:
     list_entries = (*entries("filler"), *entries("holders"), *entries("polite"), *entries("asking"))
     return frozenset(
         entry_word
-        for list_entry in list_entries
-        if re.fullmatch(r"[\w' -]+", list_entry)
-        for entry_word in split_words(list_entry)
+        for entry in list_entries
+        if re.fullmatch(r"[\w' -]+", entry)
+        for entry_word in split_words(entry)
     )
 
 
@@ -204,8 +204,8 @@ def topic_words(text: str) -> tuple[str, ...]:
     form_words = _form_words() - {
         duration_match[0].split()[0] for duration_match in expression("duration").finditer(text)
     }
-    for list_name in ("email", "url", "phrases"):  # `mail address` says a kind in two words
-        text = expression(list_name).sub(" ", text)
+    for name in ("email", "url", "phrases"):  # `mail address` says a kind in two words
+        text = expression(name).sub(" ", text)
     content_words = (
         question_word
         for question_word in split_words(text)
@@ -237,9 +237,9 @@ def wanted_units(text: str) -> tuple[str, ...]:
     return next(
         (
             measure_units
-            for measure_name, measure_units in _UNITS_BY_MEASURE.items()
-            if expression(measure_name).search(text)
-            and not (measure_name == "age" and expression("amount").search(text))
+            for name, measure_units in _UNITS_BY_MEASURE.items()
+            if expression(name).search(text)
+            and not (name == "age" and expression("amount").search(text))
         ),
         (),
     )

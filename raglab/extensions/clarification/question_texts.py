@@ -56,10 +56,8 @@ def field_text(field: str, language: str, pack: Pack = GENERIC, question: str | 
     field_name = field.partition(":")[0]
     if language in pack.wording and field_name in pack.wording[language].fields:
         return pack.wording[language].fields[field_name].the
-    field_phrase, field_words = (
-        language_parts()[language].get(f"field_{field_name}"),
-        field_name.replace("_", " "),
-    )
+    field_phrase = language_parts()[language].get(f"field_{field_name}")
+    field_words = field_name.replace("_", " ")
     if question is None or field_phrase is not None:
         return str(field_phrase or field_words)
     printed_words = {
@@ -104,10 +102,8 @@ def question_text(
       >>> question_text(gap, "en", proposed="Pet deposit")[:64]
       'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
     """
-    language_words, field_phrase = (
-        language_parts()[language],
-        field_text(gap.field, language, pack, question),
-    )
+    language_words = language_parts()[language]
+    field_phrase = field_text(gap.field, language, pack, question)
     texts_by_value = {
         reading.value: reading_text(reading, gap.kind, language).rstrip(".")
         for reading in gap.readings
@@ -132,8 +128,8 @@ def question_text(
 
 def _are_pages(readings: Sequence[GapReading]) -> bool:
     """Whether readings are pages by their number, or scopes of pages."""
-    reading_values = {reading.value for reading in readings} - {CONTENTS_PAGES, DOCUMENT, LAST_PAGE}
-    return all(map(str.isdecimal, reading_values))
+    values = {reading.value for reading in readings} - {CONTENTS_PAGES, DOCUMENT, LAST_PAGE}
+    return all(map(str.isdecimal, values))
 
 
 def reading_text(reading: GapReading, kind: str, language: str) -> str:
@@ -158,13 +154,13 @@ def option_rows(readings: Sequence[GapReading], kind: str, language: str) -> lis
 
 def applied_default(use: DefaultUse) -> dict[str, Any]:
     """The response's `default_applied`."""
-    default_row = use.row
+    row = use.row
     return {
-        "field": default_row.target_field,
+        "field": row.target_field,
         "value": use.value,
-        "row_id": default_row.row_id,
-        "version": default_row.version,
-        "confidence": default_row.confidence,
+        "row_id": row.row_id,
+        "version": row.version,
+        "confidence": row.confidence,
         "gate": use.gate,
     }
 
@@ -174,8 +170,7 @@ def default_sentence(
 ) -> str:
     """A default that was applied, in words."""
     condition_text = ", ".join(
-        f"{condition_name} {condition_value}"
-        for condition_name, condition_value in row.sub_conditions.items()
+        f"{name} {condition_value}" for name, condition_value in row.sub_conditions.items()
     )
     doctype_under = Reason("doctype_under", {"doctype": row.doctype, "under": condition_text})
     sentence_values = {

@@ -132,7 +132,8 @@ class _Fold:
 
     def compare(self, record: Mapping[str, Any]) -> Iterator[str]:
         """What of a version, as the log has it, is not as the changes give it."""
-        row_version, row_body = self.versions.get(record["version"]), record["body"]
+        row_version = self.versions.get(record["version"])
+        row_body = record["body"]
         row_label = f"row {record['row_id']} version {record['version']}"
         if self._broken:
             yield self._broken

@@ -118,13 +118,14 @@ def _spelled(reply: str, request: ReplyRequest) -> str:
 def _is_whole(text: str, list_name: str, *allowed_lists: str) -> bool:
     """Whether a text is entries of a list, with nothing beside them but words of others."""
     remaining_text = expression(list_name).sub(" ", text)
-    remaining_words = {*re.findall(r"[\w'-]+", remaining_text)}
-    return remaining_text != text and not remaining_words.difference(*map(entries, allowed_lists))
+    words = {*re.findall(r"[\w'-]+", remaining_text)}
+    return remaining_text != text and not words.difference(*map(entries, allowed_lists))
 
 
 def _whole(reply_text: str, choice: ReplyOffers) -> Reply | None:
     """What a reply says that is nothing but yes, no, none of them, or a question back."""
-    request, plain_words = choice.request, re.sub(r"[^\w' -]+ *", " ", reply_text)
+    request = choice.request
+    plain_words = re.sub(r"[^\w' -]+ *", " ", reply_text)
     reading_values = [reading.value for reading in request.readings]
     if _is_whole(reply_text, "none_of", "polite", "dissent"):
         return _declined(*reading_values)
@@ -151,7 +152,8 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
     if (whole_reply := _whole(text, choice)) is not None:
         return whole_reply
     opening, remaining_text = _opening(text)
-    reply_parts, remainder_pattern = _parts(remaining_text), expression("others")
+    reply_parts = _parts(remaining_text)
+    remainder_pattern = expression("others")
     denied_parts = [
         reply_part for reply_part in reply_parts if expression("setting_aside").search(reply_part)
     ]
@@ -231,8 +233,8 @@ def _opening(text: str) -> tuple[str, str]:
     """Whether a reply opens with yes or no, once or more, and what follows."""
     # `not of the pets` says of what
     excluded_words = {"no": expression("going_on").pattern, "yes": "(?!)"}
-    for list_name, opening_word in (("opening_no", "no"), ("agreeing", "yes")):
-        opening_pattern = rf"(?:{'|'.join(entries(list_name))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
+    for name, opening_word in (("opening_no", "no"), ("agreeing", "yes")):
+        opening_pattern = rf"(?:{'|'.join(entries(name))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
         if opening_match := re.match(
             rf"(?:{opening_pattern}(?!{excluded_words[opening_word]}))+", text
         ):

@@ -30,7 +30,8 @@ def own_texts(reading: GapReading, request: ReplyRequest) -> tuple[str, str]:
 
     Of a sentence that is others' too, its name and its own statement.
     """
-    stated, own = statement_of(reading, request), reading.value
+    stated = statement_of(reading, request)
+    own = reading.value
     if stated is not None:
         own = f"{own} {stated.label} {stated.head} {stated.value}"
     shared = [each for each in request.readings if each.quote and each.quote == reading.quote]
@@ -61,13 +62,16 @@ def by_time(part: str, request: ReplyRequest) -> GapReading | None:
     )
     if bool(newer) == bool(older):
         return None
-    after, before = time_words("newer", "holds"), time_words("older", "held")
-    marks, years = list[str](), list[str]()
+    after = time_words("newer", "holds")
+    before = time_words("older", "held")
+    marks = list[str]()
+    years = list[str]()
     for reading in request.readings:
         # The name of a reading tells its time before its sentence, which may go on about another.
         for text in map(plain, own_texts(reading, request)):
             dates = _YEARS.findall(text)
-            is_new, is_old = bool(after.search(text)), bool(before.search(text))
+            is_new = bool(after.search(text))
+            is_old = bool(before.search(text))
             if dates or is_new or is_old:
                 break
         else:

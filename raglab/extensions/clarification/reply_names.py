@@ -136,13 +136,15 @@ def choice_of(marked_reply: str, request: ReplyRequest) -> tuple[str, ReplyOffer
 
 def _page_forms(text: str, request: ReplyRequest) -> list[tuple[re.Pattern[str], str]]:
     """How pages and scopes of pages are called; of pages those alone that a reply names."""
-    page_numbers, proposed = pages_of(request.documents), request.proposed or ""
+    page_numbers = pages_of(request.documents)
+    proposed = request.proposed or ""
     current_page = int(proposed) if proposed.isdecimal() else next(iter(page_numbers), 0)
     next_page = next((page_words for page_words in page_numbers if page_words > current_page), "")
     named_pages = {int(page_number) for page_number in re.findall(r"\d+", text)}.intersection(
         page_numbers
     )
-    page_words, of_whole = "|".join(entries("page")), "|".join(entries("of_whole"))
+    page_words = "|".join(entries("page"))
+    of_whole = "|".join(entries("of_whole"))
     # The order matters: `the next page` and `the first page` are none of `the document`.
     return [
         *(
@@ -163,10 +165,8 @@ def _offer(reading: GapReading, request: ReplyRequest) -> ReplyOffer:
     if request.kind == PAGE_SCOPE:
         return ReplyOffer(Reply("chosen", reading_value), (reading_value,))
     own_text, text_about = own_texts(reading, request)
-    quoted_statements, reading_statement = (
-        quoted(quote, request.documents),
-        statement_of(reading, request),
-    )
+    quoted_statements = quoted(quote, request.documents)
+    reading_statement = statement_of(reading, request)
     is_shared = own_text == text_about
     headed_cells = [statement for statement in quoted_statements if statement.head]
     other_columns = [
@@ -219,7 +219,7 @@ def _vocabulary(text: str) -> frozenset[str]:
     A bare number counts also as a sum.
     """
     text = plain(text)
-    value_keys = {(text_value.kind, sum_key(text_value.text)) for text_value in values_in(text)}
+    value_keys = {(value.kind, sum_key(value.text)) for value in values_in(text)}
     plain_words = (
         plain_word
         for plain_word in split_words(text)
@@ -244,15 +244,18 @@ def _vocabulary(text: str) -> frozenset[str]:
 
 def _atoms(text: str) -> list[str]:
     """Stems and values of a part of a reply, in order; a page with its number is one of them."""
-    page_pattern = rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)"
-    text, previous_end, text_atoms = re.sub(page_pattern, r"pg\1", text), 0, list[str]()
-    for text_value in values_in(text):
-        if text_value.kind != "number":
+    text, previous_end, text_atoms = (
+        re.sub(rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)", r"pg\1", text),
+        0,
+        list[str](),
+    )
+    for value in values_in(text):
+        if value.kind != "number":
             text_atoms += [
-                *map(stem, split_words(text[previous_end : text_value.start])),
-                sum_key(text_value.text),
+                *map(stem, split_words(text[previous_end : value.start])),
+                sum_key(value.text),
             ]
-            previous_end = text_value.end
+            previous_end = value.end
     return [*text_atoms, *map(stem, split_words(text[previous_end:]))]
 
 
@@ -265,7 +268,8 @@ def named(part: str, choice: ReplyOffers) -> Reply | None:
     None where the part says nothing; not understood where it names several things, or has a word
     that belongs to none.
     """
-    request, reply_subject = choice.request, bare(part)
+    request = choice.request
+    reply_subject = bare(part)
     if request.kind == PAGE_SCOPE and reply_subject.isdecimal():
         page_replies = (
             reply_offer.reply
@@ -402,17 +406,15 @@ def _word_stems(list_names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(
         stem(entry_word)
         for list_name in list_names
-        for list_entry in entries(list_name)
-        for entry_word in split_words(list_entry)
+        for entry in entries(list_name)
+        for entry_word in split_words(entry)
     )
 
 
 @cache
 def fillers() -> frozenset[str]:
     """Stems of words that name nothing, beside those that join, turn down or leave open."""
-    turning_patterns = [
-        expression(list_name) for list_name in ("joining", "setting_aside", "undecided")
-    ]
+    turning_patterns = [expression(name) for name in ("joining", "setting_aside", "undecided")]
     small_words = {
         stop_word
         for stop_word in STOP_WORDS
@@ -429,13 +431,12 @@ def has(name_stems: frozenset[str], word_stem: str) -> bool:
 
 def bare(part: str) -> str:
     """A part of a reply without what leads up to its subject."""
-    earlier_residue, residual_text = None, part.strip(" .!?\"'")
-    while residual_text != earlier_residue:
-        earlier_residue, residual_text = (
-            residual_text,
-            _ARTICLE.sub("", _lead().sub("", residual_text)).strip(),
-        )
-    return residual_text
+    earlier_residue = None
+    text = part.strip(" .!?\"'")
+    while text != earlier_residue:
+        earlier_residue = text
+        text = _ARTICLE.sub("", _lead().sub("", text)).strip()
+    return text
 
 
 @cache
@@ -452,7 +453,8 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
     `two` names one only as a number, since it may be two of them. Of versions `the last` is the
     newest, and the number of a page is no place; nor is that of a sum, `£2`, or of a share.
     """
-    n_readings, is_dated = len(request.readings), request.kind == "date_scope"
+    n_readings = len(request.readings)
+    is_dated = request.kind == "date_scope"
     free_words = {"of", *entries("polite"), *entries("option"), *entries("articles")}
     free_words -= {"page", *entries("joining")}
     place_words = [
@@ -469,10 +471,8 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
         }
         place_forms |= {} if is_dated else dict.fromkeys(entries("last_one"), n_readings - 1)
         number_lists += ["cardinals"] if expression("option").search(text) else []
-    for list_entry in (
-        list_entry for list_name in number_lists for list_entry in entries(list_name)
-    ):
-        place_number, _, place_form = list_entry.partition("=")
+    for entry in (entry for name in number_lists for entry in entries(name)):
+        place_number, _, place_form = entry.partition("=")
         place_forms[place_form] = int(place_number) - 1
     allowed_stems = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
     named_index = next(
@@ -495,10 +495,8 @@ def sums_spelled(spelled_text: str) -> str:
 
     `25 euros`, `5 per cent`.
     """
-    for currency_sign, _, currency_name in (
-        money_entry.partition("=") for money_entry in entries("money")
-    ):
-        spelled_text = re.sub(rf"(\d) ?{currency_name}(?!\w)", rf"\1 {currency_sign}", spelled_text)
+    for currency_sign, _, name in (entry.partition("=") for entry in entries("money")):
+        spelled_text = re.sub(rf"(\d) ?{name}(?!\w)", rf"\1 {currency_sign}", spelled_text)
     return spelled_text
 
 
@@ -523,7 +521,8 @@ def own_value(text: str, choice: ReplyOffers) -> Reply:
     The only one that has a text as its label, its heading or itself; else some words of its label.
     """
     request = choice.request
-    free_stems, head_stems = fillers() | choice.topic, _word_stems(("heads",))
+    free_stems = fillers() | choice.topic
+    head_stems = _word_stems(("heads",))
     all_words = set(_atoms(text)) - free_stems
     subject_words = all_words - head_stems
     # `9` is the place of none

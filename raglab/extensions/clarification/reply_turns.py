@@ -96,8 +96,11 @@ def answer_reply(
     """
     log = audit_log(system)
     if not answer.strip() or len(answer) > MAX_REPLY_LENGTH:
-        requirement = f"a reply must be a text of 1 to {MAX_REPLY_LENGTH} characters"
-        refuse(requirement, f"{answer!r:.80}", "say yes, no or one of the values")
+        refuse(
+            f"a reply must be a text of 1 to {MAX_REPLY_LENGTH} characters",
+            f"{answer!r:.80}",
+            "say yes, no or one of the values",
+        )
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
     open_request = _open_request(request_id, log, system, question, now)
@@ -115,8 +118,11 @@ def answer_reply(
         return response  # the reply is not in the log, so that it may be given again
     with log.together() as entries:
         if _state(entries, request_id) != open_request.state:
-            requirement = f"a reply must be the first to what was shown of {request_id!r}"
-            refuse(requirement, f"{answer!r:.80} after another", "read what that one led to")
+            refuse(
+                f"a reply must be the first to what was shown of {request_id!r}",
+                f"{answer!r:.80} after another",
+                "read what that one led to",
+            )
         for write_entry in turn.writes or ():
             write_entry()
         log.replied(request_id, answer, now=now)
@@ -130,8 +136,8 @@ def _state(entries: Entries, request_id: str) -> tuple[int, ...]:
     0 where there is none.
     """
     last_rows = (
-        entries.row(log_table, request_id=request_id)
-        for log_table in (REPLIES, CLARIFICATIONS, SETTLEMENTS)
+        entries.row(table, request_id=request_id)
+        for table in (REPLIES, CLARIFICATIONS, SETTLEMENTS)
     )
     return tuple(0 if log_row is None else int(log_row["seq"]) for log_row in last_rows)
 
@@ -140,12 +146,11 @@ def _open_request(
     request_id: str, log: AuditLog, system: System, question: str | None, now: datetime
 ) -> Open:
     with log.log.reading() as entries:
-        record, reply_state = request_row(entries, request_id), _state(entries, request_id)
+        record = request_row(entries, request_id)
+        reply_state = _state(entries, request_id)
         with as_written():
-            pending, application = (
-                pending_of(entries, request_id),
-                application_of(entries, request_id),
-            )
+            pending = pending_of(entries, request_id)
+            application = application_of(entries, request_id)
         replies = list(entries.rows(REPLIES, request_id=request_id, after=reply_state[1]))
         changes = list(entries.rows(CHANGES, request_id=request_id))
         settlement = entries.row(SETTLEMENTS, request_id=request_id)
@@ -173,9 +178,11 @@ def _open_request(
         requirement = f"a reply must go to the policy_id that asked, {record['policy_id']}"
         refuse(requirement, current_policy, "open that policy")
     system.check_index(record["fingerprint"])
-    remedy = "open that pack, or ask the question again"
     check_pack(
-        record["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy
+        record["models"].get("pack"),
+        system.pack.digest,
+        f"the request {request_id!r}",
+        "open that pack, or ask the question again",
     )
     request_text = _question_text(record, question)
     request = Request(
@@ -209,10 +216,14 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
         raise ValueError(msg)
     if question is None:
         return str(record["question"])
-    normalised, question_hash = normalise_question(question), record["question_hash"]
+    normalised = normalise_question(question)
+    question_hash = record["question_hash"]
     if question_hash and digest(normalised) != question_hash:
-        remedy = "give it as it was, or leave it out"
-        refuse("question must be the one that was asked", f"{question!r:.80}", remedy)
+        refuse(
+            "question must be the one that was asked",
+            f"{question!r:.80}",
+            "give it as it was, or leave it out",
+        )
     return normalised
 
 
@@ -298,13 +309,10 @@ def _waiting(open_request: Open, turn: Turn) -> Waiting:
     pinned_documents, _ = pinned_of(turn, request.documents or logged_audit.get("documents", ()))
     parsed_question = turn.calls.parse(request.text, pinned_documents.chunks)
     parsed_question = parsed_question.model_copy(update={"documents": request.documents})
-    gap_readings, reason = (
-        [
-            GapReading(*map(str, logged_reading))
-            for logged_reading in logged_audit.get("readings", ())
-        ],
-        "first",
-    )
+    gap_readings = [
+        GapReading(*map(str, logged_reading)) for logged_reading in logged_audit.get("readings", ())
+    ]
+    reason = "first"
     is_logged = bool(gap_readings)
     if not is_logged:
         hits = turn.clarification.index.nearest(request.text, pinned_documents.chunks)
@@ -312,7 +320,8 @@ def _waiting(open_request: Open, turn: Turn) -> Waiting:
         for fresh_gap in [
             question_gap for question_gap in gaps if question_gap.kind == logged_use.kind
         ][:1]:
-            gap_readings, reason = [*fresh_gap.readings], fresh_gap.reason
+            gap_readings = [*fresh_gap.readings]
+            reason = fresh_gap.reason
     candidate_values = [open_request.proposed or ""] if asking is None else asking.candidate_values
     readings_by_value = {
         logged_reading.value: logged_reading
@@ -342,7 +351,8 @@ def _learn(open_request: Open, reply: Reply, turn: Turn, n_remaining: int) -> No
 
     To turn down all that is on offer is none either: it says nothing of any of them.
     """
-    proposed, named_value = open_request.proposed, reply.value
+    proposed = open_request.proposed
+    named_value = reply.value
     if reply.doubted:
         return
     if named_value and proposed in {None, named_value}:
@@ -374,11 +384,10 @@ def _show_again(
     Args:
       shown_reason: it is shown again, in words.
     """
-    asking, is_proposal_left = (
-        open_request.asking,
-        open_request.proposed
-        in {remaining_reading.value for remaining_reading in remaining_readings},
-    )
+    asking = open_request.asking
+    is_proposal_left = open_request.proposed in {
+        remaining_reading.value for remaining_reading in remaining_readings
+    }
     if open_request.replies or len(remaining_readings) < MIN_CHOICES:
         return _refusal(waiting, shown_reason)
     if asking is None and is_proposal_left:
@@ -432,7 +441,8 @@ def _choose_option(open_request: Open, answer: str, turn: Turn) -> Response:
         GapReading(option_value, text=texts_by_option[option_id])
         for option_value, option_id in chunks_by_value.items()
     )
-    field_name, language = open_request.use.key.target_field, turn.request.language
+    field_name = open_request.use.key.target_field
+    language = turn.request.language
     reply_request = ReplyRequest(
         turn.request.text,
         KIND,
@@ -443,8 +453,11 @@ def _choose_option(open_request: Open, answer: str, turn: Turn) -> Response:
     )
     reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *chunks_by_value}:
-        requirement = f"a reply must be yes, no, or an option from 1 to {len(chunks_by_value)}"
-        refuse(requirement, f"{answer!r:.80}", "say which")
+        refuse(
+            f"a reply must be yes, no, or an option from 1 to {len(chunks_by_value)}",
+            f"{answer!r:.80}",
+            "say which",
+        )
     _learn(open_request, reply, turn, len(chunks_by_value))
     return (
         option_response

@@ -68,14 +68,16 @@ def settle(
             silent.append(row)
     # What is learned now says nothing of the others: it is not their users' word.
     for row in silent:
-        signal, key = (row["value"], "implicit_ok", None), key_of_row(log, row["row_id"])
+        signal = (row["value"], "implicit_ok", None)
+        key = key_of_row(log, row["row_id"])
         record_signal(log, row["request_id"], key, signal, row["conditions"], learner, at)
     return len(silent)
 
 
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
-    request, of = row["request_id"], row["row_id"]
+    request = row["request_id"]
+    of = row["row_id"]
     # the row may have been split since, so that a signal went to a condition's row
     matter = key_of_row(log, of)[:2]
     with as_written():

@@ -19,7 +19,8 @@ Form = Literal["row", "line", "sentence", "role"]
 MAX_LABEL_WORDS, MAX_CLAUSE_WORDS = 8, 14  # words
 MAX_ROLE_WORDS = 4
 # words of a cell that says that there is no value; share of such cells
-MAX_VOID_WORDS, MAX_VOID_SHARE = 3, 0.7
+MAX_VOID_WORDS = 3
+MAX_VOID_SHARE = 0.7
 MAX_RATE_DISTANCE = 80  # characters up to the end of a rate that are looked at
 MAX_CLAUSE_DISTANCE = 400  # characters on either side of a value that are looked at
 _LABELLED_LINE = re.compile(
@@ -254,7 +255,8 @@ def _row_statements(table_row: Piece, columns: Sequence[Counter[str]]) -> Iterat
         table_row.heads or ("",) * len(row_cells),
     )
     # A table of people names them first, or their roles.
-    person_name, role_text = _name_in(row_label), later_cells[0] if later_cells else ""
+    person_name = _name_in(row_label)
+    role_text = later_cells[0] if later_cells else ""
     if (
         person_name
         and role_text
@@ -267,25 +269,19 @@ def _row_statements(table_row: Piece, columns: Sequence[Counter[str]]) -> Iterat
     for cell_index, cell_text in enumerate(row_cells):
         if cell_index == label_index or not cell_text:
             continue
-        column_head, value_kind = (
-            column_heads[cell_index] if is_several else "",
-            _cell_kind(cell_text),
-        )
+        column_head = column_heads[cell_index] if is_several else ""
+        value_kind = _cell_kind(cell_text)
         if value_kind == "text" and columns and len(cell_text.split()) <= MAX_VOID_WORDS:
             value_kind = _void_kind(columns[cell_index], later_cells)
         if value_kind == "name" and not is_name(row_label):
-            person_name, column_head = (
-                _name_in(cell_text) or cell_text,
-                column_head if n_name_columns > 1 else "",
-            )
+            person_name = _name_in(cell_text) or cell_text
+            column_head = column_head if n_name_columns > 1 else ""
             yield Statement(
                 row_label, column_head, person_name, "name", table_row.text, form="role"
             )
             continue
-        value_kind, table_heads = (
-            "text" if value_kind == "name" else value_kind,
-            " ".join(column_heads),
-        )
+        value_kind = "text" if value_kind == "name" else value_kind
+        table_heads = " ".join(column_heads)
         yield Statement(
             row_label,
             column_head,
@@ -307,8 +303,7 @@ def _void_kind(column_kinds: Counter[str], cells: Iterable[str]) -> str:
     )
     value_kinds = {*cell_kinds} - {"text"}
     is_typed = all(
-        kind_counts["text"] < MAX_VOID_SHARE * kind_counts.total()
-        for kind_counts in (cell_kinds, column_kinds)
+        counts["text"] < MAX_VOID_SHARE * counts.total() for counts in (cell_kinds, column_kinds)
     )
     return value_kinds.pop() if len(value_kinds) == 1 and is_typed else "text"
 
@@ -359,7 +354,8 @@ def _line_statements(text: str, top_line: str) -> Iterator[Statement]:
     Args:
       top_line: line above the text that names its headings.
     """
-    current_heading, paragraph_lines = "", list[str]()
+    current_heading = ""
+    paragraph_lines = list[str]()
     for text_line in text.splitlines():
         bare_line = re.sub(r"\*+", "", text_line.strip())
         if not bare_line:
@@ -378,13 +374,13 @@ def _line_statements(text: str, top_line: str) -> Iterator[Statement]:
         label_match = _LABELLED_LINE.match(bare_line)
         if label_match is None or len(label_match["label"].split()) > MAX_LABEL_WORDS:
             continue
-        label_text, value_text = (
-            label_match["label"].strip(),
-            label_match["value"].strip().rstrip("."),
-        )
-        typed_values, n_words = values_in(value_text), len(value_text.split())
+        label_text = label_match["label"].strip()
+        value_text = label_match["value"].strip().rstrip(".")
+        typed_values = values_in(value_text)
+        n_words = len(value_text.split())
         statement_form: Form = "line"
-        value_kind, shown_value = "text", value_text
+        value_kind = "text"
+        shown_value = value_text
         if (person_name := _name_in(value_text)) and len(typed_values) < 2:
             value_kind, statement_form, shown_value = "name", "role", person_name
         elif len(typed_values) == 1 and n_words <= 2 * MAX_LABEL_WORDS:
@@ -429,10 +425,8 @@ def _sentence_statements(sentence: str) -> Iterator[Statement]:
         clauses_before = _CLAUSE_BREAK.split(
             sentence[max(0, sentence_value.start - MAX_CLAUSE_DISTANCE) : sentence_value.start]
         )
-        text_after, words_behind = (
-            sentence[sentence_value.end : sentence_value.end + MAX_CLAUSE_DISTANCE],
-            "",
-        )
+        text_after = sentence[sentence_value.end : sentence_value.end + MAX_CLAUSE_DISTANCE]
+        words_behind = ""
         value_label = _label(clauses_before, text_after)
         if len(starts_by_kind[sentence_value.kind]) > 1:
             words_behind = _behind(
@@ -489,8 +483,8 @@ def _label(clauses: Sequence[str], text_after: str) -> str:
 
 def _behind(text_after: str) -> str:
     """What a sentence says of a value behind it, up to its clause's end."""
-    clause_words = _CLAUSE_BREAK.split(text_after)[0].rstrip(" .;:,").split()
-    return " ".join(clause_words[:MAX_CLAUSE_WORDS]) if stems(" ".join(clause_words)) else ""
+    words = _CLAUSE_BREAK.split(text_after)[0].rstrip(" .;:,").split()
+    return " ".join(words[:MAX_CLAUSE_WORDS]) if stems(" ".join(words)) else ""
 
 
 def value_key(text: str) -> str:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from raglab.live.settings import Settings
     from raglab.live.system import System
 
-UNREAD, UNPINNED = ParsedQuestion(), PinnedDocuments((), ANY_DOCTYPE, {})
+UNREAD = ParsedQuestion()
+UNPINNED = PinnedDocuments((), ANY_DOCTYPE, {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -167,7 +167,8 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
 def _typed(text: str) -> Iterator[TypedValue]:
     """Values of a text by the expressions of their kinds."""
     for value_match in _ANY_VALUE.finditer(text):
-        value_kind, value_text = value_match.lastgroup or "", value_match[0].strip()
+        value_kind = value_match.lastgroup or ""
+        value_text = value_match[0].strip()
         if value_kind == "phone" and sum(map(str.isdigit, value_text)) not in _PHONE_DIGITS:
             value_kind = "number"
         if value_kind != "reference" or value_text.lower() != value_text:  # its capitals tell

@@ -209,10 +209,8 @@ def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk
             FieldValue(single_statement.value, single_statement.text),
             chunks[single_statement.place],
         )
-    document_names, question_text = (
-        tuple(dict.fromkeys(chunk.document for chunk in chunks)),
-        parsed.question,
-    )
+    document_names = tuple(dict.fromkeys(chunk.document for chunk in chunks))
+    question_text = parsed.question
     narrowed_question = (
         NarrowedQuestion(document_names, "", (), question_text, question_text)
         if document_names
@@ -292,7 +290,8 @@ def reading_response(
 
     Source: rules S2.1, S2.10, S2.11, S2.13, S5.10.
     """
-    field_value, chunk = reading.field_value, reading.chunk
+    field_value = reading.field_value
+    chunk = reading.chunk
     if field_value is None or chunk is None:
         refuse(
             "a reading must have found its field",
@@ -300,11 +299,13 @@ def reading_response(
             "ask the chain instead",
         )
     start_time, language, policy = perf_counter(), request.language, system.policy
+    # What was read passes the same checks as an answer of a generator.
     read_generation = Generation(_said_of(field_value, chunk), reading.confidence, (0,))
     checked_answer = check_answer(
         request.text, [chunk], _Extractor(read_generation), system.scorer, language=language
     )
     language_texts = language_parts()[language]
+    # A value that the user chose needs no further proof by the words of the question.
     unmet_texts = (
         []
         if reading.confidence == CHOSEN_CONFIDENCE
@@ -334,6 +335,7 @@ def reading_response(
         route=READING_ROUTE,
         arm_reason=reading_reason,
     )
+    # The first check that fails refuses, as in the chain.
     failed_check = next((check for check in checks if not check.passes), None)
     if failed_check is not None:
         refusal_message = refusal(language, policy.refusal_message)
@@ -344,6 +346,7 @@ def reading_response(
             refusal_reason=failed_check.text,
         )
     elif YEAR_PATTERN.search(request.text) is None:
+        # A question that names a year has said of when it asks.
         stale_key, end_of_validity = outdated(
             chunk, system.retriever.chunks, request.now.date().isoformat()
         )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.trace_view import Measured
 from raglab.lab.goals import Goal
@@ -16,11 +15,12 @@ from raglab.lab.trial_search import Problem, run_search, trial_policies
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
+from raglab.values import VectorArray
 
 BATCH, BEST = 50, 6  # trials replayed together; of which the line search starts
 
 
-OnBatch = Callable[[NDArray[np.float32]], bool]
+OnBatch = Callable[[VectorArray], bool]
 
 
 class SearchJob(NamedTuple):

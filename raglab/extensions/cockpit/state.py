@@ -18,7 +18,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.inclusion import PROBABILITY_KEY, case_weights
@@ -38,7 +37,7 @@ from raglab.metrics.costs import OUTCOMES
 from raglab.replay import decide_policies, rate_table, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status, label_codes
+from raglab.values import IntArray, Status, VectorArray, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,8 +147,8 @@ class CockpitState:
         self.notes += self._learned_notes(start_policy) * self.labelled
 
     def __repr__(self) -> str:
-        summary_text = f"changes {len(self._changes())}, cases {len(self.trace)}"
-        return f"{type(self).__name__}: policy {self.policy.policy_id}, {summary_text}"
+        text = f"changes {len(self._changes())}, cases {len(self.trace)}"
+        return f"{type(self).__name__}: policy {self.policy.policy_id}, {text}"
 
     def _learned_notes(self, start_policy: Policy) -> tuple[str, ...]:
         """Which of two policies learned from how many of the shown cases (rules S6.5, S6.11)."""
@@ -160,8 +159,8 @@ class CockpitState:
             in_sample_note, trace_learned(list(policies_by_role.values()), self.trace)
         )
         return tuple(
-            f"{role_name} is {learned_note}."
-            for role_name, learned_note in zip(policies_by_role, learned_notes, strict=True)
+            f"{name} is {learned_note}."
+            for name, learned_note in zip(policies_by_role, learned_notes, strict=True)
             if learned_note
         )
 
@@ -212,11 +211,7 @@ class CockpitState:
             )
             while len(self._decided) > MAX_KEPT_POLICIES:
                 dropped_id, _ = self._decided.popitem(last=False)
-                self._axes = {
-                    axis_key: axis
-                    for axis_key, axis in self._axes.items()
-                    if axis_key[0] != dropped_id
-                }
+                self._axes = {key: axis for key, axis in self._axes.items() if key[0] != dropped_id}
         self._decided.move_to_end(policy_id)
         return self._decided[policy_id]
 
@@ -225,11 +220,12 @@ class CockpitState:
         """What differs from the baseline, a row a path: `path`, `baseline`, `here`."""
         import pandas as pd
 
-        change_rows = [(path, *values) for path, values in self._changes().items()]
-        return pd.DataFrame(change_rows, columns=["path", "baseline", "here"])
+        rows = [(path, *values) for path, values in self._changes().items()]
+        return pd.DataFrame(rows, columns=["path", "baseline", "here"])
 
     def _changes(self) -> dict[str, tuple[Any, Any]]:
-        baseline, policy = self.baseline, self.policy
+        baseline = self.baseline
+        policy = self.policy
         if baseline.policy_id == policy.policy_id:
             return {}
         manifest_paths = dict.fromkeys([*baseline.manifest, *policy.manifest])
@@ -252,13 +248,13 @@ class CockpitState:
         changed_values = self._changes()
         is_published = self.baseline.policy_id == Policy.load().policy_id
         start_code = "raglab.Policy.load()" if is_published else "policy"
-        argument_lines = "".join(
+        lines = "".join(
             f"    {path!r}, {value!r},\n"
             for path, (_, value) in changed_values.items()
             if not path.startswith("(")
         )
-        if argument_lines:
-            return f"policy = {start_code}.replace(\n{argument_lines})"
+        if lines:
+            return f"policy = {start_code}.replace(\n{lines})"
         unstated_note = (
             "  # patterns or fitted curves differ: cockpit.save(path)" if changed_values else ""
         )
@@ -271,13 +267,11 @@ class CockpitState:
 
     def _rates_on(self, trace: Trace | Measured) -> pd.DataFrame:
         policies = [self.baseline, self.policy]
-        cell_tally, cost_columns = (
-            tally(trace, policies, self.arm),
-            metrics.stated_costs(self.goal.matrix),
-        )
+        cell_tally = tally(trace, policies, self.arm)
+        columns = metrics.stated_costs(self.goal.matrix)
         weighings = self.goal.weighings(cell_tally.cells)
-        rate_rows = rate_table(cell_tally, policies, costs=cost_columns, weighed_cells=weighings)
-        return rate_rows.set_axis(["baseline", "here"])
+        rows = rate_table(cell_tally, policies, costs=columns, weighed_cells=weighings)
+        return rows.set_axis(["baseline", "here"])
 
     # Moves
 
@@ -322,9 +316,9 @@ class CockpitState:
           step: number of the step, from 0.
         """
         axis = self.axis(path)
-        threshold_value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
+        value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
         is_whole = views.sweepable(self.here)[path].whole
-        return self.set(path, int(threshold_value) if is_whole else threshold_value)
+        return self.set(path, int(value) if is_whole else value)
 
     @guarded
     def undo(self) -> Self:
@@ -392,10 +386,10 @@ class CockpitState:
         Raises:
           ValueError: the path cannot be swept.
         """
-        axis_key = self.policy.policy_id, path
-        if axis_key not in self._axes:
-            self._axes[axis_key] = views.axis_of(self.here, path)
-        return self._axes[axis_key]
+        key = self.policy.policy_id, path
+        if key not in self._axes:
+            self._axes[key] = views.axis_of(self.here, path)
+        return self._axes[key]
 
     @guarded
     def report(self) -> pd.DataFrame:
@@ -406,19 +400,19 @@ class CockpitState:
         Raises:
           ValueError: the trace has no such split.
         """
-        sealed_trace = self._whole.split(SEALED_SPLIT)
-        rate_rows = self._rates_on(sealed_trace)
-        baseline_cost, current_cost = rate_rows["expected_cost"].tolist()
+        trace = self._whole.split(SEALED_SPLIT)
+        rows = self._rates_on(trace)
+        baseline_cost, current_cost = rows["expected_cost"].tolist()
         self.report_views.append(
             ReportView(
                 len(self.report_views) + 1,
                 self.policy.policy_id,
-                len(sealed_trace),
+                len(trace),
                 current_cost,
                 baseline_cost,
             )
         )
-        return rate_rows
+        return rows
 
     @guarded
     def certify(
@@ -513,7 +507,7 @@ class CockpitState:
           on_batch: as for `tune`.
         """
 
-        def keep(points: NDArray[np.float32]) -> bool:
+        def keep(points: VectorArray) -> bool:
             """Keep the points of the search for as long as its goal stands."""
             with self.guard:
                 if self._search is not job:
@@ -552,10 +546,8 @@ class CockpitState:
 
         Cases, names of rates, histograms under the baseline, slices.
         """
-        baseline, label_counts = (
-            self._before,
-            np.bincount(self._before.evidence.label, minlength=len(Status)),
-        )
+        baseline = self._before
+        label_counts = np.bincount(self._before.evidence.label, minlength=len(Status))
         # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for threshold in views.swept_rows(self.here):
@@ -650,7 +642,7 @@ class CockpitState:
         }
 
     @cached_property
-    def _free(self) -> dict[str, NDArray[np.int64]]:
+    def _free(self) -> dict[str, IntArray]:
         """Cells of the policies that anyone has for free, by name."""
         answer_all = always_answer(self.baseline)
         free_policies = {"answer all": answer_all, "refuse all": always_refuse(answer_all)}
@@ -662,8 +654,8 @@ class CockpitState:
 
     def _plane(self) -> dict[str, Any]:
         free_points = {
-            policy_name: views.plane_point(cell_counts, self.goal)
-            for policy_name, cell_counts in self._free.items()
+            policy_name: views.plane_point(counts, self.goal)
+            for policy_name, counts in self._free.items()
         }
         return {
             "here": views.plane_point(self.here.counts, self.goal),
@@ -678,14 +670,10 @@ class CockpitState:
 def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any field
     """Value at a path of a manifest, as JSON has it."""
     try:
-        manifest_value = policy.value(path)
+        value = policy.value(path)
     except ValueError:  # an empty mapping is a leaf of the one and not of the other
         return None
-    return (
-        manifest_value.model_dump(mode="json")
-        if hasattr(manifest_value, "model_dump")
-        else manifest_value
-    )
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
 def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, Strict, TypeAdapter
 
 from raglab import gates, metrics
@@ -43,7 +42,7 @@ from raglab.replaying.step_functions import idle_thresholds, with_threshold
 from raglab.resolver import ONE_OPTION, RULES
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
-from raglab.values import Status
+from raglab.values import BoolArray, FloatArray, IntArray, Status
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 
@@ -57,7 +56,7 @@ class ShownPolicy(NamedTuple):
     """A policy decided on the cases: its decisions, and the cell of every case, [Q]."""
 
     decisions: Decisions
-    cells: NDArray[np.int64]
+    cells: IntArray
 
     @property
     def policy(self) -> Policy:
@@ -75,12 +74,12 @@ class ShownPolicy(NamedTuple):
         return self.decisions.thresholds
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Cases by cell, [18]."""
         return np.bincount(self.cells, minlength=metrics.N_CELLS)
 
     @property
-    def passes(self) -> NDArray[np.bool_]:
+    def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q] (rule S6.3)."""
         return metrics.cell_costs()[self.cells] == 0.0
 
@@ -113,8 +112,10 @@ def gate_rows(current: ShownPolicy) -> Iterator[Row]:
 
     Gates, those on signals and of the user, rules, costs, no gate.
     """
-    thresholds, policy = current.thresholds, current.policy
-    gate_order, is_by_cost = thresholds.order, policy.decision.rule == EXPECTED_COST
+    thresholds = current.thresholds
+    policy = current.policy
+    gate_order = thresholds.order
+    is_by_cost = policy.decision.rule == EXPECTED_COST
     yield Row("empty_query", "S2.1", "refuse", "")
     for gate_step in gate_order.query:
         yield _gate_row(gate_step.gate)
@@ -141,11 +142,11 @@ def gate_rows(current: ShownPolicy) -> Iterator[Row]:
 
 def _gate_row(gate: Gate) -> Row:
     swept_thresholds = () if gate.firing == "warn" else gate.thresholds
-    firing_text = "ask the resolver" if gate is chain.GAP_GATE else gate.firing
+    text = "ask the resolver" if gate is chain.GAP_GATE else gate.firing
     return Row(
         gate.name,
         gate.rule,
-        firing_text,
+        text,
         f"{gate.name}.enabled" if gate.switch else "",
         swept_thresholds,
     )
@@ -195,7 +196,8 @@ def decided_counts(current: ShownPolicy) -> dict[str, list[int]]:
 
     Those that decided any.
     """
-    deciders, statuses = current.decisions.decided_by.astype(str), current.decisions.status
+    deciders = current.decisions.decided_by.astype(str)
+    statuses = current.decisions.status
     return {
         str(decider): np.bincount(statuses[deciders == decider], minlength=len(Status)).tolist()
         for decider in np.unique(deciders)
@@ -214,7 +216,8 @@ def gate_views(
       locked: paths and gates that the user keeps.
       axes: that were worked out, by policy id and path.
     """
-    counts, baseline_counts = decided_counts(current), decided_counts(baseline)
+    counts = decided_counts(current)
+    baseline_counts = decided_counts(baseline)
     no_counts, gate_entries, deciding_rows = [0] * len(Status), [], list(gate_rows(current))
     threshold_paths = [
         threshold.path for deciding_row in deciding_rows for threshold in deciding_row.thresholds
@@ -262,10 +265,8 @@ def _threshold_view(
     locked: frozenset[str],
     axes: Mapping[tuple[str, str], Axis],
 ) -> dict[str, Any]:
-    current_value, baseline_value = (
-        current.policy.value(threshold.path),
-        baseline.policy.value(threshold.path),
-    )
+    current_value = current.policy.value(threshold.path)
+    baseline_value = baseline.policy.value(threshold.path)
     bounded_threshold = swept_threshold(current.evidence.known, current.thresholds, threshold.path)
     range_start, range_end = value_range(current, threshold, (current.policy, baseline.policy))
     # an axis of another policy would show changes where this one has none
@@ -297,8 +298,8 @@ def _shown_key(threshold: Threshold) -> str:
 
     That of a cost has the label, since each label has one of its name.
     """
-    cost_path = threshold.path.removeprefix("decision.costs.")
-    return threshold.key if cost_path == threshold.path else cost_path.replace(".", ": ")
+    path = threshold.path.removeprefix("decision.costs.")
+    return threshold.key if path == threshold.path else path.replace(".", ": ")
 
 
 def _finite(number: float) -> float | None:
@@ -309,14 +310,15 @@ def _finite(number: float) -> float | None:
 def _finite_values(page_entry: dict[str, Any]) -> dict[str, Any]:
     """A view whose missing and endless numbers are null."""
     return {
-        field_name: _finite(field_value) if isinstance(field_value, float) else field_value
-        for field_name, field_value in page_entry.items()
+        name: _finite(value) if isinstance(value, float) else value
+        for name, value in page_entry.items()
     }
 
 
-def met_values(current: ShownPolicy, threshold: Threshold) -> NDArray[np.float64]:
+def met_values(current: ShownPolicy, threshold: Threshold) -> FloatArray:
     """Measurement that a threshold is compared with in every case, [Q]; NaN where there is none."""
-    evidence, measurement_name = current.evidence, threshold.meets
+    evidence = current.evidence
+    measurement_name = threshold.meets
     measured_values: Any = np.nan  # of a cost
     is_cost = threshold.path.startswith("decision.")
     if measurement_name == "n_relevant":
@@ -344,13 +346,15 @@ def value_range(
     ]
     shown_values += measured_values[np.isfinite(measured_values)].tolist()
     if not shown_values:
-        range_start, range_end = threshold.low, threshold.high
+        range_start = threshold.low
+        range_end = threshold.high
         return (
             (range_start, range_end)
             if np.isfinite(range_start) and np.isfinite(range_end)
             else (0.0, 1.0)
         )
-    range_start, range_end = min(shown_values), max(shown_values)
+    range_start = min(shown_values)
+    range_end = max(shown_values)
     margin = 0.04 * (range_end - range_start) or max(
         0.04 * abs(range_start), 0.5 if threshold.whole else 0.02
     )
@@ -363,7 +367,8 @@ def histogram(
     current: ShownPolicy, threshold: Threshold, range_start: float, range_end: float
 ) -> dict[str, Any] | None:
     """Cases by label over what a threshold meets, in equal bins; None where nothing is measured."""
-    measured_values, label_codes = met_values(current, threshold), current.evidence.label
+    measured_values = met_values(current, threshold)
+    label_codes = current.evidence.label
     is_inside = (
         np.isfinite(measured_values)
         & (measured_values >= range_start)
@@ -393,10 +398,10 @@ class Axis(NamedTuple):
 
     path: str
     side: str
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    value: NDArray[np.float64]
-    cells: NDArray[np.int64]
+    low: FloatArray
+    high: FloatArray
+    value: FloatArray
+    cells: IntArray
     at: int
 
 
@@ -406,10 +411,8 @@ def axis_of(current: ShownPolicy, path: str) -> Axis:
     Raises:
       ValueError: the path cannot be swept.
     """
-    current_value, policy = (
-        current.policy.value(path),
-        with_threshold(current.evidence, current.policy, path),
-    )
+    current_value = current.policy.value(path)
+    policy = with_threshold(current.evidence, current.policy, path)
     threshold = swept_threshold(current.evidence.known, policy_thresholds([policy]), path)
     exact_steps: StepCells = step_cells(current.evidence, policy, path)
     current_step = (
@@ -434,7 +437,8 @@ def axis_buffer(axis: Axis, goal: Goal) -> bytes:
 
     int32 k, n [N, rates] and label × decision [N, 9].
     """
-    rate_counts, label_counts = metrics.rate_counts(axis.cells), metrics.label_counts(axis.cells)
+    rate_counts = metrics.rate_counts(axis.cells)
+    label_counts = metrics.label_counts(axis.cells)
     step_costs = np.asarray(goal.cost(axis.cells), dtype=np.float64)
     integer_arrays = (
         rate_counts,
@@ -450,13 +454,11 @@ def axis_buffer(axis: Axis, goal: Goal) -> bytes:
     )
 
 
-def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+def outcome_tables(cells: IntArray) -> IntArray:
     """Cases by label (rows) and decision (columns), [..., 3, 3], of cells [..., 20]."""
     plain_cells = metrics.settled_cells(cells, metrics.WRONG_CELL)[..., : metrics.PLAIN_CELLS]
-    outcome_counts = plain_cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(
-        axis=-1
-    )
-    return np.swapaxes(outcome_counts, -1, -2)
+    counts = plain_cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(axis=-1)
+    return np.swapaxes(counts, -1, -2)
 
 
 def rate_views(current: ShownPolicy, baseline: ShownPolicy, goal: Goal) -> list[dict[str, Any]]:
@@ -553,7 +555,7 @@ def cost_view(current: ShownPolicy, baseline: ShownPolicy, goal: Goal) -> dict[s
     return _finite_values(cost_entry | _difference(current, baseline, paired_change[:3]))
 
 
-def plane_point(cell_counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
+def plane_point(cell_counts: IntArray, goal: Goal) -> tuple[float, float]:
     """Coverage and expected cost, of cases by cell [18]."""
     traffic_counts = goal.in_traffic(cell_counts)
     answered = float(outcome_tables(traffic_counts)[:, Status.ok].sum())
@@ -591,8 +593,8 @@ def checked_filter(case_filter: Filter, columns: Mapping[str, Sequence[str]]) ->
     """
     checked = FILTER_ADAPTER.validate_python(case_filter._asdict())
     if checked.slice is not None and checked.slice[0] not in columns:
-        column_names = ", ".join(columns) or "none"
-        msg = f"a slice must be of {column_names}, got {visible(shown_value(checked.slice[0]))}."
+        names = ", ".join(columns) or "none"
+        msg = f"a slice must be of {names}, got {visible(shown_value(checked.slice[0]))}."
         raise ValueError(msg)
     return checked
 
@@ -619,7 +621,8 @@ def case_views(
     is_lost = labelled & baseline.passes & ~current.passes
     is_changed = baseline.decisions.status != current_status
     change_kinds = np.select([is_gained, is_lost, is_changed], ["gained", "lost", "other"], "same")
-    status_names, deciders = np.array(STATUS_NAMES), current.decisions.decided_by
+    status_names = np.array(STATUS_NAMES)
+    deciders = current.decisions.decided_by
     label_names, baseline_names, current_names = (
         status_names[status_codes]
         for status_codes in (current.evidence.label, baseline.decisions.status, current_status)
@@ -707,14 +710,15 @@ def _check_view(check: Check) -> dict[str, Any]:
     margin_share = (
         check.margin / largest_magnitude if is_finite and largest_magnitude > 0.0 else np.nan
     )
-    check_entry = check._asdict() | {"share": float(np.clip(margin_share, -1.0, 1.0))}
-    return _finite_values(check_entry | {"passes": bool(check.passes)})
+    entry = check._asdict() | {"share": float(np.clip(margin_share, -1.0, 1.0))}
+    return _finite_values(entry | {"passes": bool(check.passes)})
 
 
 def hit_views(decisions: Decisions, case_index: int) -> list[dict[str, Any]]:
     """First hits of a case at the depth that decided, nearest first, with their scores and text."""
     trace = decisions.trace
-    arm_index, depth = trace.arm(decisions.tables.arm), int(decisions.outcome.depth[case_index])
+    arm_index = trace.arm(decisions.tables.arm)
+    depth = int(decisions.outcome.depth[case_index])
     hit_columns = trace.hits
     chosen_chunks = set(decisions.chunks_of_decision(case_index))
     hit_entries = []
@@ -750,18 +754,15 @@ def hit_views(decisions: Decisions, case_index: int) -> list[dict[str, Any]]:
 
 def flip_views(current: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
-    flip_table = flips(
+    table = flips(
         current.decisions.trace, current.policy, case_id, arm=current.decisions.tables.arm
     )
-    nearest_flips = flip_table.rename(columns={"flips_at": "at"}).head(8)
-    flip_entries: Any = nearest_flips[["path", "current", "at", "becomes"]].to_dict("records")
+    nearest_flips = table.rename(columns={"flips_at": "at"}).head(8)
+    entries: Any = nearest_flips[["path", "current", "at", "becomes"]].to_dict("records")
     return [
-        flip_entry
-        | {
-            "text": f"{decimals(flip_entry['current'])} → "
-            f"{decimals(flip_entry['at'], flip_entry['current'])}"
-        }
-        for flip_entry in flip_entries
+        entry
+        | {"text": f"{decimals(entry['current'])} → {decimals(entry['at'], entry['current'])}"}
+        for entry in entries
     ]
 
 

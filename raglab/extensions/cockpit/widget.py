@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import anywidget
 import numpy as np
 import traitlets
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError, validate_call
 
 from raglab.extensions.cockpit import views
@@ -26,6 +25,7 @@ from raglab.metrics import RATES
 from raglab.store.files import input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.store.strict_yaml import load_yaml
+from raglab.values import VectorArray
 from raglab.words.characters import visible
 
 SEARCH_TRIALS = 1_000  # of "tune what is not locked"
@@ -38,15 +38,15 @@ PLAIN_FILE_NAME = re.compile(r'(?![.~-])[^/\\:*?"<>|]{1,100}')
 
 def _error_notice(error: Exception) -> dict[str, str]:
     """Notice of an error: its message, that of a KeyError without quotes."""
-    error_text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, ValidationError):
         first_error = error.errors(include_url=False, include_context=False)[0]
         error_place, wrong_value = map(shown_value, (first_error["loc"], first_error["input"]))
         received = (
             "" if first_error["type"].startswith("missing") else f", got {wrong_value}"
         )  # else an address
-        error_text = f"a message must fit: {first_error['msg']}{received} at {error_place}."
-    return {"kind": "error", "text": visible(error_text or type(error).__name__)}
+        text = f"a message must fit: {first_error['msg']}{received} at {error_place}."
+    return {"kind": "error", "text": visible(text or type(error).__name__)}
 
 
 def plain_file(file_name: str, folder: Path) -> Path:
@@ -59,17 +59,18 @@ def plain_file(file_name: str, folder: Path) -> Path:
       ValueError: a name with parts of a path, odd characters, a leading dot, dash or tilde, or
         another suffix; one that is too long; a link, or a file that holds no policy.
     """
-    file_path = folder / (file_name if Path(file_name).suffix else f"{file_name}.yaml")
+    path = folder / (file_name if Path(file_name).suffix else f"{file_name}.yaml")
     # a file system takes 255 bytes, and a new file has a longer name until it is whole
     is_plain = PLAIN_FILE_NAME.fullmatch(file_name) and file_name == visible(file_name).strip()
-    if not (is_plain and len(file_name.encode()) <= 200 and file_path.suffix in {".yaml", ".yml"}):
+    if not (is_plain and len(file_name.encode()) <= 200 and path.suffix in {".yaml", ".yml"}):
         received_name = visible(shown_value(file_name))
         msg = f"a file must have a plain name such as policy.yaml, got {received_name}."
         raise ValueError(msg)
-    if (file_path.is_symlink() or file_path.exists()) and not _holds_policy(file_path):
-        requirement = "a file must hold a policy to be written over"
-        raise input_error(file_path, requirement, "choose another name")
-    return file_path
+    if (path.is_symlink() or path.exists()) and not _holds_policy(path):
+        raise input_error(
+            path, "a file must hold a policy to be written over", "choose another name"
+        )
+    return path
 
 
 def _holds_policy(file_path: Path) -> bool:
@@ -181,7 +182,7 @@ class CockpitWidget(anywidget.AnyWidget):
 
     def do_switch(self, path: SearchText, on: bool) -> None:  # noqa: FBT001 - a field by name
         """Switch a gate that the page shows."""
-        gate_switches = {gate_row.switch for gate_row in views.gate_rows(self.cockpit.here)} - {""}
+        gate_switches = {row.switch for row in views.gate_rows(self.cockpit.here)} - {""}
         self.cockpit.set(_one_of(path, gate_switches), on)
         self.refresh()
 
@@ -248,8 +249,8 @@ class CockpitWidget(anywidget.AnyWidget):
     def do_save(self, file: SearchText = "") -> None:
         """Save the policy as a file of the notebook's folder."""
         file_name = file or f"policy-{self.cockpit.policy.policy_id}.yaml"
-        saved_path = self.cockpit.save(plain_file(file_name, self.folder))
-        self.send({"kind": "saved", "file": saved_path.name})
+        path = self.cockpit.save(plain_file(file_name, self.folder))
+        self.send({"kind": "saved", "file": path.name})
 
     def do_report(self) -> None:
         """Judge on the sealed split."""
@@ -283,7 +284,7 @@ class CockpitWidget(anywidget.AnyWidget):
         """
         cockpit = self.cockpit
 
-        def on_batch(points: NDArray[np.float32]) -> bool:
+        def on_batch(points: VectorArray) -> bool:
             self._send_trials(len(cockpit.trials) - len(points))
             self._progress = {"done": self._progress["done"] + len(points), "total": SEARCH_TRIALS}
             # A page of the same number: it tells of progress, and what is under way there goes on.
@@ -300,10 +301,13 @@ class CockpitWidget(anywidget.AnyWidget):
             result_text = (
                 "found no better one" if is_start else "found this policy; undo takes it back"
             )
-            notice_text = (
-                f"The search {result_text}. Its rates are of the cases it chose on: they flatter."
+            self.refresh(
+                {
+                    "kind": "info",
+                    "text": f"The search {result_text}. "
+                    "Its rates are of the cases it chose on: they flatter.",
+                }
             )
-            self.refresh({"kind": "info", "text": notice_text})
 
 
 # Each takes the fields of its message alone, all of their type and in their range.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.entity_graph import EntityGraph, entity_graph
 from raglab.extensions.graph_table.tables import (
@@ -18,7 +17,7 @@ from raglab.extensions.graph_table.tables import (
 )
 from raglab.retrieval.arms import ArmRow
 from raglab.retrieval.indexes import ArmHits, Bm25Index
-from raglab.values import Chunk, Generation
+from raglab.values import Chunk, Generation, WholeArray
 from raglab.words.packs import Pack
 
 
@@ -30,9 +29,7 @@ class GraphIndex:
     rows: ClassVar[tuple[Chunk, ...]] = ()
     answers: ClassVar[bool] = False
 
-    def search(
-        self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index
-    ) -> ArmHits:
+    def search(self, query: str, k: int, scope: WholeArray | None, bm25: Bm25Index) -> ArmHits:
         """The k chunks that the walk meets most; its order keeps a say after reranking."""
         scores, ids = bm25.search([query], k, [scope])
         hits = self.graph.search(query, k, scope, (scores[0], ids[0]))[1]
@@ -64,7 +61,7 @@ class TableRowIndex:
         self,
         query: str,
         k: int,
-        scope: NDArray[np.integer] | None,
+        scope: WholeArray | None,
         bm25: Bm25Index,  # noqa: ARG002
     ) -> ArmHits:
         """The chunks of the k best rows."""

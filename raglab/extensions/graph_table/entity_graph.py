@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from raglab.retrieval.entity_names import (
@@ -24,11 +23,8 @@ from raglab.retrieval.entity_names import (
     spot_names,
 )
 from raglab.retrieval.rank_fusion import rank_by_score
-from raglab.values import Chunk
+from raglab.values import Chunk, FloatArray, IntArray, WholeArray
 from raglab.words.text import STOP_WORDS
-
-EntityIds = NDArray[np.int64]
-Values = NDArray[np.float64]
 
 _FIRST_CELL = re.compile(r"^[^\S\n]*\|([^|\n]*)\|", re.MULTILINE)
 NAME_TAGS = ("product", "vendor")  # tags whose values are names
@@ -74,19 +70,19 @@ class EntityGraph:
     """
 
     entities: tuple[str, ...] = field(repr=False)
-    rarity: Values = field(repr=False)
+    rarity: FloatArray = field(repr=False)
     mentions: sparse.csr_array = field(repr=False)
     known: Lexicon = field(repr=False)
-    by_word: Mapping[str, tuple[EntityIds, Values]] = field(repr=False)
+    by_word: Mapping[str, tuple[IntArray, FloatArray]] = field(repr=False)
     walk: _Walk = field(repr=False)
 
     def search(
         self,
         query: str,
         k: int,
-        scope: NDArray[np.integer] | None = None,
-        seeds: tuple[Values, NDArray[np.integer]] | None = None,
-    ) -> tuple[Values, EntityIds]:
+        scope: WholeArray | None = None,
+        seeds: tuple[FloatArray, WholeArray] | None = None,
+    ) -> tuple[FloatArray, IntArray]:
         """Return the k chunks that a walk from a query's entities meets most, (scores, ids), [k].
 
         By (score, id); NaN and -1 where the walk meets fewer. A score is the share of its time that
@@ -105,7 +101,8 @@ class EntityGraph:
           and 2025, ICML.
         """
         allowed_chunks = np.arange(self.mentions.shape[1])
-        walk, seed_scores = self.walk, np.zeros(len(allowed_chunks))
+        walk = self.walk
+        seed_scores = np.zeros(len(allowed_chunks))
         if scope is not None:
             allowed_chunks = np.unique(scope).astype(np.int64)
             walk = _walk(self.mentions[:, allowed_chunks])
@@ -122,7 +119,7 @@ class EntityGraph:
         )
         return ranked_chunks[0][0], ranked_chunks[1][0]
 
-    def _restart(self, query: str) -> Values:
+    def _restart(self, query: str) -> FloatArray:
         """Weight of each entity in a query, [E]: its rarity where the query names it.
 
         A content word that is in no name which the query spells out gives its weight to the names
@@ -217,7 +214,7 @@ def _walk(mentions: sparse.csr_array) -> _Walk:
     )
 
 
-def _walk_shares(walk: _Walk, restart: Values, prior: Values) -> Values:
+def _walk_shares(walk: _Walk, restart: FloatArray, prior: FloatArray) -> FloatArray:
     """Share of its time that the walk spends at each chunk, [N].
 
     Personalised PageRank by power iteration.
@@ -257,7 +254,7 @@ def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
 def _metadata_entities(chunk: Chunk) -> list[str]:
     return [
         *chunk.entities,
-        *(chunk.tags[tag_name] for tag_name in NAME_TAGS if chunk.tags.get(tag_name)),
+        *(chunk.tags[name] for name in NAME_TAGS if chunk.tags.get(name)),
     ]
 
 
@@ -287,8 +284,8 @@ def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
 
 
 def _entities_by_word(
-    entities: Sequence[str], rarity: Values
-) -> dict[str, tuple[EntityIds, Values]]:
+    entities: Sequence[str], rarity: FloatArray
+) -> dict[str, tuple[IntArray, FloatArray]]:
     words_by_entity = [
         [word for word in name.split() if word not in STOP_WORDS] for name in entities
     ]

@@ -107,10 +107,8 @@ _AMOUNT = re.compile(
     rf"(?:{_BLANK_CLASS}?(?P<unit>%|(?:{any_of(UNIT_OF)})(?!\w)))?",
     re.IGNORECASE,
 )
-_BELOW_OPENING, _ABOVE_OPENING = (
-    bound_opening(_QUANTITY_LISTS.below, "<=?|≤"),
-    bound_opening(_QUANTITY_LISTS.above, ">=?|≥"),
-)
+_BELOW_OPENING = bound_opening(_QUANTITY_LISTS.below, "<=?|≤")
+_ABOVE_OPENING = bound_opening(_QUANTITY_LISTS.above, ">=?|≥")
 _BETWEEN_OPENING = re.compile(rf"{expression(_QUANTITY_LISTS.between)}\s+", re.IGNORECASE)
 _RANGE_JOINT = re.compile(rf"\s*(?:{'|'.join(_QUANTITY_LISTS.joints)}|-|–|—)\s*", re.IGNORECASE)
 _CALENDAR_YEAR = re.compile(r"(?<![\d/])(?:19|20)\d{2}(?!\d)")
@@ -123,10 +121,10 @@ def cell_quantity(cell: str) -> Quantity:
       >>> cell_quantity("1 200,50 € par objet")
       Quantity(kind='money', low=1200.5, high=1200.5, unit='EUR', note='par objet')
     """
-    cell_text = " ".join(cell[: MAX_CELL_LENGTH + 1].replace("*", "").replace("`", "").split())
-    if fixed_quantity := _FIXED_CELLS.get(cell_text.casefold()):
+    text = " ".join(cell[: MAX_CELL_LENGTH + 1].replace("*", "").replace("`", "").split())
+    if fixed_quantity := _FIXED_CELLS.get(text.casefold()):
         return fixed_quantity
-    return (_band(cell_text) if len(cell_text) <= MAX_CELL_LENGTH else None) or Quantity("text")
+    return (_band(text) if len(text) <= MAX_CELL_LENGTH else None) or Quantity("text")
 
 
 def quantities_in(text: str) -> list[QuantitySpan]:
@@ -136,7 +134,8 @@ def quantities_in(text: str) -> list[QuantitySpan]:
       >>> [span.quantity.low for span in quantities_in("a £4,000 ring, 12 days")]
       [4000.0, 12.0]
     """
-    unread_text, quantity_spans = text[:MAX_CELL_LENGTH], []
+    unread_text = text[:MAX_CELL_LENGTH]
+    quantity_spans = []
     for found_date in dates_in(unread_text):
         if date_days := _days(*found_date[:3]):
             quantity_spans.append(QuantitySpan(date_days, found_date.start, found_date.end))
@@ -239,7 +238,8 @@ def _band(cell_text: str) -> Quantity | None:
             if opening_match
             else _quantity_with_note(first_span.quantity, cell_text[first_span.end :])
         )
-    lower_quantity, upper_quantity = first_span.quantity, second_span.quantity
+    lower_quantity = first_span.quantity
+    upper_quantity = second_span.quantity
     if not lower_quantity.low < upper_quantity.high or (
         lower_quantity.unit and upper_quantity.unit and lower_quantity.unit != upper_quantity.unit
     ):

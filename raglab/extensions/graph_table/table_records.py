@@ -14,7 +14,6 @@ from math import inf, isnan, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.quantities import (
     CURRENCIES,
@@ -27,7 +26,7 @@ from raglab.extensions.graph_table.quantities import (
     head_period,
     quantities_in,
 )
-from raglab.values import Chunk
+from raglab.values import BoolArray, Chunk, IntArray, WholeArray
 from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.numerals import CURRENCY_CODES, any_of
@@ -160,7 +159,7 @@ def _table_blocks(text_lines: Sequence[str]) -> list[tuple[int, list[list[str]]]
 
 
 def _is_rule(cells: Sequence[str]) -> bool:
-    return all(_RULE_CELL.fullmatch(cell_text) for cell_text in cells)
+    return all(_RULE_CELL.fullmatch(text) for text in cells)
 
 
 def _split_cells(text_line: str) -> list[str]:
@@ -180,7 +179,8 @@ def _typed_cells(
     row_unit = next(filter(None, map(_unit_in, column_texts)), "")
     typed_cells = []
     for cell_text, head_unit in zip(column_texts, head_units, strict=True):
-        quantity, quantity_unit = cell_quantity(cell_text), head_unit or row_unit or common_unit
+        quantity = cell_quantity(cell_text)
+        quantity_unit = head_unit or row_unit or common_unit
         if quantity_unit and (quantity.kind, quantity.unit, quantity.note) == ("number", "", ""):
             number_kind: Kind = "percent" if quantity_unit == "%" else "number"
             quantity = quantity._replace(
@@ -272,10 +272,8 @@ _OPERATION_PATTERNS = tuple(
 )
 # ask for an operation and name no row of a table
 _OPERATING = _asks([rf"\b{expression(_QUESTION_WORDS.operating)}\b"])
-_LATER_PATTERN, _EARLIER_PATTERN = (
-    _asks([rf"\b{expression(_QUESTION_WORDS.later)}\b"]),
-    _asks([rf"\b{expression(_QUESTION_WORDS.earlier)}\b"]),
-)
+_LATER_PATTERN = _asks([rf"\b{expression(_QUESTION_WORDS.later)}\b"])
+_EARLIER_PATTERN = _asks([rf"\b{expression(_QUESTION_WORDS.earlier)}\b"])
 _UNIT_PHRASES = any_of([word for word in UNIT_OF if " " in word]) or "(?!)"
 _UNIT_ASKED = _asks([rf"\b{expression(_QUESTION_WORDS.unit)}\s*(?P<unit>{_UNIT_PHRASES}|\w+)"])
 _TIME_UNITS = ("working days", "days", "nights", "weeks", "months", "years", "hours", "minutes")
@@ -419,7 +417,8 @@ def _answer_units(question_text: str) -> tuple[str, ...]:
 
 # Weight of a term in the field that counts most, and of a quantity that a cell states, or a band
 # around it, as of a word in a cell; whole numbers, so that no sum depends on its order.
-FULL_WEIGHT, QUANTITY_WEIGHT = 100, 70
+FULL_WEIGHT = 100
+QUANTITY_WEIGHT = 70
 
 # Macros. chosen: the cells at hand, without those that state nothing. comparable: the same, but
 # none of them unless each is one number and all are of one unit; nothing and no bound are of any
@@ -502,9 +501,9 @@ class Postings(NamedTuple):
     weights: by where the term stands. own: whether the row's own cells hold it.
     """
 
-    rows: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    own: NDArray[np.bool_]
+    rows: IntArray
+    weights: IntArray
+    own: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,7 +518,7 @@ class Records:
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
     def matches(
-        self, question: TableQuestion, k: int, within: NDArray[np.integer] | None = None
+        self, question: TableQuestion, k: int, within: WholeArray | None = None
     ) -> list[RowMatch]:
         """Return the k rows that share most with a question, best first, ties by row.
 
@@ -655,5 +654,5 @@ def _stored_cell(cell: TableCell) -> tuple[str, str, float | None, float | None,
 
 def sql_text(statement: str, parameters: Mapping[str, Any]) -> str:
     """A statement as one line, with its parameters after it as a comment."""
-    parameter_text = json.dumps(parameters, ensure_ascii=False, sort_keys=True)
-    return f"{' '.join(statement.split())} -- {parameter_text}"
+    text = json.dumps(parameters, ensure_ascii=False, sort_keys=True)
+    return f"{' '.join(statement.split())} -- {text}"

@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.quantities import Quantity, format_like
 from raglab.extensions.graph_table.table_records import (
@@ -34,12 +33,11 @@ from raglab.extensions.graph_table.table_records import (
     store_records,
     table_question,
 )
-from raglab.values import Chunk
+from raglab.values import Chunk, IntArray, WholeArray
 from raglab.words.languages import LANGUAGES, expression
 from raglab.words.packs import GENERIC, Pack
 
-RowIds = NDArray[np.int64]
-Scope = NDArray[np.integer] | None
+Scope = WholeArray | None
 
 _MAX_COUNTER_DIGITS = 9  # of a number that counts rows
 _YEAR_DAYS = 360  # days from which on a span is a year: it means the column that begins in it
@@ -73,10 +71,9 @@ class TableRow(NamedTuple):
 
     def captions(self, places: Iterable[int]) -> str:
         """Some of its cells under their heads, as written."""
-        headed_cells = ((self.table.columns[column], self.cells[column].text) for column in places)
+        cells = ((self.table.columns[column], self.cells[column].text) for column in places)
         return "; ".join(
-            f"{column_head}: {cell_text}" if column_head else cell_text
-            for column_head, cell_text in headed_cells
+            f"{column_head}: {text}" if column_head else text for column_head, text in cells
         )
 
 
@@ -119,7 +116,7 @@ class TableIndex:
     """
 
     rows: tuple[Chunk, ...] = field(repr=False)
-    parents: RowIds = field(repr=False)
+    parents: IntArray = field(repr=False)
     typed: Sequence[TableRow] = field(repr=False)
     records: Records | None = field(repr=False)
     later: tuple[str, ...] = ()
@@ -153,7 +150,8 @@ class TableIndex:
           >>> index.answer("By how much is the trailer charge higher than the tandem charge?").text
           'Charges - Kind: Tandem; Charge: £250 | Kind: Trailer; Charge: £500; difference: £250'
         """
-        scoped_index, parsed_question = self.in_scope(allowed), table_question(question, self.later)
+        scoped_index = self.in_scope(allowed)
+        parsed_question = table_question(question, self.later)
         row_matches = scoped_index.matches(parsed_question, MAX_CANDIDATES)
         table_answers = (
             _run_query(scoped_index, cell_query)
@@ -164,8 +162,8 @@ class TableIndex:
 
     def in_scope(self, allowed: Scope) -> TableIndex:
         """The same, as far as it stands in chunks of these positions."""
-        allowed_rows = None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
-        return replace(self, within=allowed_rows)
+        rows = None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
+        return replace(self, within=rows)
 
     def matches(self, question: TableQuestion, k: int) -> list[RowMatch]:
         """Return the k rows that share most with a question."""
@@ -217,15 +215,18 @@ def _row_chunks(chunks: Sequence[Chunk], typed: Sequence[TableRow]) -> tuple[Chu
     """Rows as passages, numbered within their chunk: the table's name, and the cells that speak."""
     rows_by_chunk: Counter[int] = Counter()
     row_passages = []
-    for table_row in typed:
-        parent_position = table_row.table.chunk
+    for row in typed:
+        parent_position = row.table.chunk
         rows_by_chunk[parent_position] += 1
         filled_columns = [
-            column for column, cell in enumerate(table_row.cells) if cell.text.strip(DASH_MARKS)
+            column for column, cell in enumerate(row.cells) if cell.text.strip(DASH_MARKS)
         ]
-        row_id = f"{chunks[parent_position].chunk_id}{ROW_MARK}{rows_by_chunk[parent_position]}"
-        row_text = f"{table_row.table.name} - {table_row.captions(filled_columns)}"
-        row_passages.append(chunks[parent_position]._replace(chunk_id=row_id, text=row_text))
+        row_passages.append(
+            chunks[parent_position]._replace(
+                chunk_id=f"{chunks[parent_position].chunk_id}{ROW_MARK}{rows_by_chunk[parent_position]}",
+                text=f"{row.table.name} - {row.captions(filled_columns)}",
+            )
+        )
     return tuple(row_passages)
 
 
@@ -263,10 +264,10 @@ def _row_terms(
 ) -> dict[str, tuple[int, bool]]:
     """Terms of a row, each with its weight and whether the row's own cells hold it."""
     row_terms = {row_term: (cell_weight, False) for row_term, cell_weight in shared_weights.items()}
-    for column, (cell_text, quantity) in enumerate(cells):
+    for column, (text, quantity) in enumerate(cells):
         cell_weight = _LABEL_WEIGHT if column == label_column else _CELL_WEIGHT
         is_worded = quantity.kind in {"text", "missing", "date"}
-        for row_term in distinct_terms(cell_text if is_worded else quantity.note):
+        for row_term in distinct_terms(text if is_worded else quantity.note):
             row_terms[row_term] = (max(cell_weight, row_terms.get(row_term, (0, True))[0]), True)
     return row_terms
 
@@ -464,11 +465,11 @@ def _count_rows(
     whole_table = None if question.kinds else table_match(index, question, matches)
     if whole_table is None:
         return []
-    label_cells = [
+    cells = [
         (row_number, index.typed[row_number].table.label)
         for row_number in whole_table.named or whole_table.parts
     ]
-    return [CellQuery("count", label_cells, whole_table.score, "count")]
+    return [CellQuery("count", cells, whole_table.score, "count")]
 
 
 _TableQuery = Callable[[TableIndex, TableQuestion, Sequence[RowMatch]], list[CellQuery]]
@@ -513,48 +514,45 @@ def _meant_columns(table_row: TableRow, question: TableQuestion) -> list[int]:
 
     A cell that only has a dash is none, and neither is a column that numbers the rows.
     """
-    table, row_cells = table_row.table, table_row.cells
+    table = table_row.table
+    cells = table_row.cells
     meant_columns = [
         column
-        for column in range(len(row_cells))
+        for column in range(len(cells))
         if column != table.label and not _is_row_counter(table, column)
     ]
     if question.kinds:
         worded_kinds = {"text", "percent", "missing"}
         meant_columns = [
-            column for column in meant_columns if row_cells[column].quantity.unit in question.kinds
-        ] or [column for column in meant_columns if row_cells[column].quantity.kind in worded_kinds]
+            column for column in meant_columns if cells[column].quantity.unit in question.kinds
+        ] or [column for column in meant_columns if cells[column].quantity.kind in worded_kinds]
     meant_columns = _columns_for_time(table, meant_columns, question)
     head_counts = {column: len(_head_terms(table, column, question)) for column in meant_columns}
     max_count = max(head_counts.values(), default=0)
     return [
         column
         for column in meant_columns
-        if head_counts[column] == max_count and row_cells[column].text.strip(DASH_MARKS)
+        if head_counts[column] == max_count and cells[column].text.strip(DASH_MARKS)
     ]
 
 
 def _is_row_counter(table: MarkdownTable, column: int) -> bool:
     """Whether a column counts the rows: 1, 2, 3."""
-    column_texts = [row_cells[column].text.strip(".") for row_cells in table.rows]
-    if (
-        len(column_texts) < 2
-        or not column_texts[0].isdecimal()
-        or len(column_texts[0]) >= _MAX_COUNTER_DIGITS
-    ):
+    texts = [cells[column].text.strip(".") for cells in table.rows]
+    if len(texts) < 2 or not texts[0].isdecimal() or len(texts[0]) >= _MAX_COUNTER_DIGITS:
         return False
-    first_number = int(column_texts[0])
-    return first_number > 0 and column_texts == [
-        str(first_number + row_offset) for row_offset in range(len(column_texts))
+    first_number = int(texts[0])
+    return first_number > 0 and texts == [
+        str(first_number + row_offset) for row_offset in range(len(texts))
     ]
 
 
 def _head_terms(table: MarkdownTable, column: int, question: TableQuestion) -> set[str]:
     """Words of a column's head, its years aside, that a question says."""
-    head_words = {
+    words = {
         head_term for head_term in distinct_terms(table.columns[column]) if not head_term.isdigit()
     }
-    return head_words.intersection(question.terms)
+    return words.intersection(question.terms)
 
 
 def _columns_for_time(
@@ -608,8 +606,8 @@ def _compared_columns(table_row: TableRow, question: TableQuestion) -> list[int]
     """
     exact_columns = [
         column
-        for column, row_cell in enumerate(table_row.cells)
-        if column != table_row.table.label and row_cell.quantity.exact
+        for column, cell in enumerate(table_row.cells)
+        if column != table_row.table.label and cell.quantity.exact
     ]
     named_columns = [
         column for column in exact_columns if _head_terms(table_row.table, column, question)
@@ -674,6 +672,7 @@ def table_match(
 
     None where two carry as much.
     """
+    # A table counts each term once, by the row that says most of it.
     best_shares: dict[range, dict[str, float]] = {}
     for row_match in matches:
         run_shares = best_shares.setdefault(index.typed[row_match.row].run, {})
@@ -681,6 +680,7 @@ def table_match(
             own_term: max(row_share, run_shares.get(own_term, 0.0))
             for own_term, row_share in row_match.shares.items()
         }
+    # Sorted sums: the order of the matches must not decide between two tables.
     run_scores = sorted(
         (
             (sum(sorted(run_shares.values())), run_rows)
@@ -691,6 +691,7 @@ def table_match(
     if not run_scores or (len(run_scores) > 1 and run_scores[-1][0] == run_scores[-2][0]):
         return None
     total_score, run_rows = run_scores[-1]
+    # All rows of the table are met anew, since only some came among the first matches.
     run_rows_allowed = (
         np.array(run_rows) if index.within is None else np.intersect1d(run_rows, index.within)
     )
@@ -701,6 +702,7 @@ def table_match(
         common_terms = frozenset.intersection(
             *(frozenset(row_match.shares) for row_match in run_matches)
         )
+    # Matches come best first, so that a later row is distinct by what it alone adds.
     share_by_row: dict[int, float] = {}
     distinct_rows: list[int] = []
     covered_terms: set[str] = set()

@@ -60,12 +60,14 @@ class ImportCounts:
 
         Else `surer`.
         """
-        falls, rises = self.tallies["falls"][signal], self.tallies["rises"][signal]
+        falls = self.tallies["falls"][signal]
+        rises = self.tallies["rises"][signal]
         return "ask" if rises > CLEAR * (falls + rises) else "surer"
 
     def direction_sentence(self, signal: str) -> str:
         """How the direction of a score was guessed."""
-        falls, rises = self.tallies["falls"][signal], self.tallies["rises"][signal]
+        falls = self.tallies["falls"][signal]
+        rises = self.tallies["rises"][signal]
         more = "lower" if self.direction(signal) == "ask" else "higher"
         return (
             f"a {more} {signal} is taken as surer: it falls down the ranking of {falls:,} requests "

@@ -140,7 +140,8 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
             evaluations,
             is_failed=span.status.status_code == "ERROR",
         )
-        attributes, evaluations = {}, ()
+        attributes = {}
+        evaluations = ()
 
 
 def _assessment(row: Any) -> dict[str, Any]:  # noqa: ANN401 - MLflow's

@@ -191,7 +191,8 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
       ('retriever', 'the excess?', [('a', 0.9)])
     """
     span_attributes = span.attributes
-    span_kind, document_records = _kind(span_attributes), []
+    span_kind = _kind(span_attributes)
+    document_records = []
     list_attributes = {
         attribute_name: attribute_value
         for attribute_name, attribute_value in span_attributes.items()
@@ -204,7 +205,8 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
             if field_key.startswith(f"{attribute_name}.")
         }
         if list_records := _records(numbered_fields or _stated(list_attributes, attribute_name)):
-            span_kind, document_records = list_kind, list_records
+            span_kind = list_kind
+            document_records = list_records
     is_search = span_kind in SEARCH_KINDS
     if is_search:
         output_values = (_stated(span_attributes, attribute_name) for attribute_name in OUTPUT_KEYS)
@@ -269,11 +271,11 @@ def _records(documents: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
     documents = _parsed(documents)
     if isinstance(documents, dict):
         numbered_fields: dict[int, Any] = defaultdict(dict)
-        for field_key, field_value in documents.items():
+        for field_key, value in documents.items():
             document_number, _, field_name = field_key.partition(".")
             if document_number.isdecimal() and len(document_number) <= _MOST_DIGITS:
                 numbered_fields[int(document_number)] |= (
-                    {field_name: field_value} if field_name else _fields(field_value)
+                    {field_name: value} if field_name else _fields(value)
                 )
         inner_lists = (
             documents[field_key]
@@ -295,13 +297,10 @@ def _fields(document_record: Any) -> dict[str, Any]:  # noqa: ANN401 - of JSON
     if not isinstance(document_record, dict):
         return {"content": document_record}
     document_fields = {
-        field_key.removeprefix("document."): field_value
-        for field_key, field_value in document_record.items()
+        key.removeprefix("document."): value for key, value in document_record.items()
     }
     for inner_fields in (
-        _parsed(document_fields[field_key])
-        for field_key in INNER_KEYS
-        if field_key in document_fields
+        _parsed(document_fields[key]) for key in INNER_KEYS if key in document_fields
     ):
         document_fields |= inner_fields if isinstance(inner_fields, dict) else {}
     return document_fields
@@ -311,15 +310,13 @@ def _document(document_fields: Mapping[str, Any]) -> SpanDocument:
     """Document of a span; what its fields do not say may stand in their metadata, but for text."""
     metadata = _parsed(document_fields.get("metadata") or document_fields.get("meta"))
     field_sources = (document_fields, metadata if isinstance(metadata, dict) else {})
-    page_text = _first(field_sources, PAGE_KEYS)
+    text = _first(field_sources, PAGE_KEYS)
     return SpanDocument(
         _first(field_sources, ID_KEYS),
         _score(field_sources),
         _first(field_sources[:1], TEXT_KEYS),
         _first(field_sources, SOURCE_KEYS),
-        int(page_text) or None
-        if page_text.isdecimal() and len(page_text) <= _MOST_DIGITS
-        else None,
+        int(text) or None if text.isdecimal() and len(text) <= _MOST_DIGITS else None,
     )
 
 
@@ -327,14 +324,14 @@ def _first(records: Iterable[Mapping[str, Any]], field_keys: Iterable[str]) -> s
     """Text of the first key that one of some records has, '' where none has one."""
     for record in records:
         for field_key in field_keys:
-            if type(field_value := record.get(field_key)) in _PLAIN_TYPES and field_value != "":
-                return str(field_value)
+            if type(value := record.get(field_key)) in _PLAIN_TYPES and value != "":
+                return str(value)
     return ""
 
 
 def _score(records: Iterable[Mapping[str, Any]]) -> float:
     """The first number that a signal may have, NaN where there is none. A truth value is none."""
-    for raw_score in (record.get(score_key) for record in records for score_key in SCORE_KEYS):
+    for raw_score in (record.get(key) for record in records for key in SCORE_KEYS):
         with suppress(ValueError, OverflowError):
             if type(raw_score) not in _PLAIN_TYPES:
                 continue
@@ -399,18 +396,18 @@ def _text_of(json_value: Any, text_keys: TextKeys, n_levels: int) -> str:  # noq
 def _message_text(content: Any) -> str:  # noqa: ANN401 - of JSON
     """Text of a message, whose parts are joined."""
     message_parts = objects(content) if isinstance(content, list) else [{"text": content}]
-    part_texts = (
+    texts = (
         str(message_part.get("text") or message_part.get("content") or "").strip()
         for message_part in message_parts
     )
-    return " ".join(filter(None, part_texts))
+    return " ".join(filter(None, texts))
 
 
 def _feedback(evaluation_event: Mapping[str, Any]) -> SpanFeedback:
-    score_value = evaluation_event.get(
+    value = evaluation_event.get(
         "gen_ai.evaluation.score.label", evaluation_event.get("gen_ai.evaluation.score.value", "")
     )
     feedback_source = str(evaluation_event.get("gen_ai.evaluation.source") or "evaluation")
     return SpanFeedback(
-        str(evaluation_event.get("gen_ai.evaluation.name", "")), str(score_value), feedback_source
+        str(evaluation_event.get("gen_ai.evaluation.name", "")), str(value), feedback_source
     )

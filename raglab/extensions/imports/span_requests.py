@@ -18,7 +18,8 @@ from raglab.signals import WIDEST_RANGE
 from raglab.values import LONGEST_QUESTION
 
 # characters of a document's or trace's id, and of one in a message
-MAX_ID_LENGTH, SHOWN_ID_LENGTH = 1_000, 40
+MAX_ID_LENGTH = 1_000
+SHOWN_ID_LENGTH = 40
 
 # What users and annotators write for a good or a bad answer, in small letters.
 GOOD_WORDS = frozenset(
@@ -288,10 +289,8 @@ def _hits(
     )
     request_hits = []
     for document_id in document_ids:
-        by_retriever, by_reranker = (
-            retrieved_documents.get(document_id, _NO_DOCUMENT),
-            reranked_documents.get(document_id, _NO_DOCUMENT),
-        )
+        by_retriever = retrieved_documents.get(document_id, _NO_DOCUMENT)
+        by_reranker = reranked_documents.get(document_id, _NO_DOCUMENT)
         document = max(
             by_retriever,
             by_reranker,

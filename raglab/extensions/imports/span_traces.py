@@ -61,7 +61,8 @@ StoredRows = Callable[[], Any]  # bytes of the JSON of rows between two steps of
 SortedSpans = tuple[dict[int, list[StoredRows]], ImportCounts]  # by part, with the counts
 _request_time = attrgetter("start", "id")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-_PARTS_ADAPTER, _REQUESTS_ADAPTER = TypeAdapter(list[SpanPart]), TypeAdapter(list[SpanRequest])
+_PARTS_ADAPTER = TypeAdapter(list[SpanPart])
+_REQUESTS_ADAPTER = TypeAdapter(list[SpanRequest])
 
 
 class ImportSettings(NamedTuple):
@@ -297,7 +298,8 @@ def _labelled(
         counts.add(
             f"requests state no group {group_name}", trace_text, group_name not in request.groups
         )
-    feedback_status, label_notes = None, ""
+    feedback_status = None
+    label_notes = ""
     if labelled_case := settings.label(request):
         counts.tallies["matched"][labelled_case.id] += 1
         counts.add(
@@ -314,13 +316,9 @@ def _labelled(
 
 def _case(request: SpanRequest, settings: ImportSettings) -> Case:
     """A request as a case, with its label where there is one."""
-    time_text = (
-        datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else ""
-    )
-    logged_fields = {"at": time_text, "logged_answer": request.answer, "groups": request.groups}
-    extra_fields = {
-        field_name: field_value for field_name, field_value in logged_fields.items() if field_value
-    }
+    text = datetime.fromtimestamp(request.start // 10**9, UTC).isoformat() if request.start else ""
+    logged_fields = {"at": text, "logged_answer": request.answer, "groups": request.groups}
+    extra_fields = {name: value for name, value in logged_fields.items() if value}
     if labelled_case := settings.label(request):
         return labelled_case._replace(
             id=request.id, query=request.question, extra={**labelled_case.extra, **extra_fields}
@@ -403,6 +401,7 @@ def trace_of_files(
     settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
+    # Files hold parts of the requests; only all of them together have an order of time.
     requests = sorted(
         chain.from_iterable(
             _REQUESTS_ADAPTER.validate_json(bytes(read_rows())) for read_rows in row_files
@@ -410,6 +409,7 @@ def trace_of_files(
         key=_request_time,
     )
     cases = tuple(_case(request, settings) for request in requests)
+    # The first text that a document was seen with is its text.
     documents_by_id: dict[str, SpanDocument] = {}
     for hit in chain.from_iterable(request.hits for request in requests):
         documents_by_id.setdefault(hit.document.id, hit.document)
@@ -446,9 +446,11 @@ def trace_of_files(
         "hits": trace_hits,
         "meta": trace_meta,
     }
+    # The fingerprint is of all but itself, so it comes last.
     trace_meta["fingerprint"] = content_hash(TraceData(**trace_fields))[:16]
     matched_patterns = pattern_hits(cases, chunks, PolicyData.from_mapping().pattern_lists)
     trace = Trace(**trace_fields, pattern_hits=matched_patterns)
+    # A score of hits is a signal of the case by its first hit.
     for signal, direction in directions.items():
         first_scores = [
             getattr(request.hits[0], SIGNALS[signal]) if request.hits else np.nan

@@ -108,14 +108,12 @@ def pieces(source: str | Path | Iterable[str | Path], counts: ImportCounts) -> l
       InputError: no such file, or a folder without files.
       TypeError: a source that is no path.
     """
-    source_entries = (
-        [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
-    )
+    entries = [source] if isinstance(source, str) or not isinstance(source, Iterable) else source
     return [
         file_piece
-        for source_entry in source_entries
-        for file_path in _files(source_entry, counts)
-        for file_piece in _pieces_of(file_path)
+        for entry in entries
+        for path in _files(entry, counts)
+        for file_piece in _pieces_of(path)
     ]
 
 
@@ -161,12 +159,14 @@ def _pieces_of(file_path: Path) -> Iterator[FilePiece]:
         ):
             yield FilePiece(file_path)
             return
-        piece_start, first_line = file_stream.seek(0), 1
+        piece_start = file_stream.seek(0)
+        first_line = 1
         while line_block := file_stream.read(BYTES_PER_PIECE) + file_stream.readline(
             MAX_LINE_LENGTH
         ):
             yield FilePiece(file_path, piece_start, file_stream.tell(), first_line)
-            piece_start, first_line = file_stream.tell(), first_line + line_block.count(b"\n")
+            piece_start = file_stream.tell()
+            first_line = first_line + line_block.count(b"\n")
 
 
 # --- JSON values
@@ -187,8 +187,8 @@ def _blocks(file_piece: FilePiece, counts: ImportCounts) -> Iterator[str]:
                     file_piece.path.name,
                 )
                 return
-            if block_text := decode_block(block_bytes, not block_bytes):
-                yield block_text
+            if text := decode_block(block_bytes, not block_bytes):
+                yield text
             if not block_bytes:
                 return
 
@@ -220,7 +220,8 @@ def _values(file_piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, 
         text_start = _BLANK_RUN.match(buffer, value_start).end()  # type: ignore[union-attr]
         line_number += buffer.count("\n", value_start, text_start)
         if text_start == len(buffer):
-            buffer, value_start = _more(text_blocks, 1), 0
+            buffer = _more(text_blocks, 1)
+            value_start = 0
             if not buffer:
                 return
             continue
@@ -228,7 +229,8 @@ def _values(file_piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, 
         buffer, value_start, window_end = _with_lines(
             buffer, text_start, min_size, max_length, text_blocks
         )
-        value_window, window_offset = buffer[value_start:window_end], 0
+        value_window = buffer[value_start:window_end]
+        window_offset = 0
         if len(value_window) > max_length or sum(map(value_window.count, "{[")) > MAX_BRACKETS:
             limit_text = f"{max_length >> 20} MiB or 4 million brackets"
             if min_size:
@@ -253,18 +255,14 @@ def _values(file_piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, 
                 json_value, value_end = _JSON_DECODER.raw_decode(value_window, window_offset)
                 yield json_value, f"{file_piece.path.name}, line {line_number}"
                 value_end = _BLANK_RUN.match(value_window, value_end).end()  # type: ignore[union-attr]
-                line_number, window_offset = (
-                    line_number + value_window.count("\n", window_offset, value_end),
-                    value_end,
-                )
+                line_number = line_number + value_window.count("\n", window_offset, value_end)
+                window_offset = value_end
         except (ValueError, RecursionError) as json_error:
             # the last character of what is too deep, or a number with too many digits
             error_offset = getattr(json_error, "pos", -1)
             if error_offset == len(value_window) and window_end < len(buffer):
-                value_start, min_size = (
-                    value_start + window_offset,
-                    2 * (len(value_window) - window_offset),
-                )
+                value_start = value_start + window_offset
+                min_size = 2 * (len(value_window) - window_offset)
                 continue
             resume_offset = max(
                 window_offset,
@@ -277,8 +275,10 @@ def _values(file_piece: FilePiece, counts: ImportCounts) -> Iterator[tuple[Any, 
                 f"{file_piece.path.name}, line {line_number}",
                 n_lines + 1,
             )
-            line_number, window_offset = line_number + n_lines, value_end
-        value_start, min_size = value_start + window_offset, 0
+            line_number = line_number + n_lines
+            window_offset = value_end
+        value_start = value_start + window_offset
+        min_size = 0
 
 
 def _with_lines(
@@ -291,7 +291,8 @@ def _with_lines(
             next_text := _more(text_blocks, min(text_length, max_length + 1 - text_length))
         ):
             return buffer, text_start, len(buffer)
-        buffer, text_start = buffer[text_start:] + next_text, 0
+        buffer = buffer[text_start:] + next_text
+        text_start = 0
     return buffer, text_start, line_end
 
 
@@ -303,8 +304,8 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
     span_context = record.get("context")
     named_fields = {**record, **span_context} if isinstance(span_context, dict) else record
     return {
-        field_name.removeprefix("context.").replace("_", "").lower(): field_value
-        for field_name, field_value in named_fields.items()
+        name.removeprefix("context.").replace("_", "").lower(): value
+        for name, value in named_fields.items()
     }
 
 
@@ -464,11 +465,7 @@ def plain_attributes(attributes: Any, place: str, counts: ImportCounts) -> dict[
 
 def objects(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
     """Objects of a list, none where it is no list."""
-    return (
-        [list_entry for list_entry in value if isinstance(list_entry, dict)]
-        if isinstance(value, list)
-        else []
-    )
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _plain_value(typed_value: Any) -> Any:  # noqa: ANN401 - of JSON

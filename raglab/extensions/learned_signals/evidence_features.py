@@ -23,11 +23,9 @@ import regex
 from numpy.typing import NDArray
 
 from raglab.answering.extractive import expected_kind, line_stems, phrases
+from raglab.values import BoolArray, FloatArray, IntArray, VectorArray
 from raglab.words.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
 from raglab.words.text import sentences
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 WORD_KIND, NAME_KIND, NUMBER_KIND = 1, 2, 3  # kinds of content words; 0 is a function word
 EXACT_BONUS = (
@@ -135,7 +133,7 @@ class WordVectors(NamedTuple):
     starts: IntArray
     ends: IntArray
     sentence: IntArray
-    vectors: NDArray[np.float32]
+    vectors: VectorArray
 
     def part(self, at: IntArray) -> str:
         """Text from the first to the last of some words."""
@@ -198,7 +196,8 @@ def _sentence_starts(text: str) -> IntArray:
 
     Of what cannot be found, those of the one before.
     """
-    sentence_starts, search_start = [0], 0
+    sentence_starts = [0]
+    search_start = 0
     for sentence in sentences(text):
         sentence_start = text.find(sentence[:SENTENCE_PREFIX], search_start)
         if sentence_start >= 0:
@@ -217,7 +216,7 @@ class SentenceMatch(NamedTuple):
     hit: int
     at: IntArray
     best: FloatArray
-    held: NDArray[np.bool_]
+    held: BoolArray
 
 
 class QuestionTerms(NamedTuple):
@@ -227,7 +226,7 @@ class QuestionTerms(NamedTuple):
     keys: NDArray[np.str_]
     kinds: IntArray
     weights: FloatArray
-    vectors: NDArray[np.float32]
+    vectors: VectorArray
 
 
 def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) -> dict[str, float]:
@@ -258,10 +257,8 @@ def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) ->
     best_index = int(
         match_scores.round(6).argmax()
     )  # ties in the last bits go to the earlier sentence
-    best_match, best_passage = (
-        sentence_matches[best_index],
-        passages[sentence_matches[best_index].hit],
-    )
+    best_match = sentence_matches[best_index]
+    best_passage = passages[sentence_matches[best_index].hit]
     sentence_text = best_passage.part(best_match.at)
     feature_values = {
         **_coverage(question, question_terms, best_match, best_passage),
@@ -317,13 +314,13 @@ def _matches(terms: QuestionTerms, passage: WordVectors, hit_number: int) -> lis
     is_same_key = terms.keys[:, None] == passage.keys[None, :]
     sentence_matches = []
     for sentence_number in np.unique(passage.sentence):
-        sentence_words = np.flatnonzero(passage.sentence == sentence_number)
+        words = np.flatnonzero(passage.sentence == sentence_number)
         sentence_matches.append(
             SentenceMatch(
                 hit_number,
-                sentence_words,
-                cosines[:, sentence_words].max(axis=1),
-                is_same_key[:, sentence_words].any(axis=1),
+                words,
+                cosines[:, words].max(axis=1),
+                is_same_key[:, words].any(axis=1),
             )
         )
     return sentence_matches
@@ -344,7 +341,8 @@ def _coverage(
     The question's words, names and numbers in the sentence, and its new words.
     """
     best_cosines, is_held, term_weights = match.best, match.held, terms.weights
-    missing_cosines, held_cosines = best_cosines[~is_held], best_cosines[is_held]
+    missing_cosines = best_cosines[~is_held]
+    held_cosines = best_cosines[is_held]
     missing_or_one = missing_cosines if len(missing_cosines) else np.ones(1)
     held_or_zero = held_cosines if len(held_cosines) else np.zeros(1)
     is_new = _new_words(terms, match, passage)
@@ -380,17 +378,15 @@ def _coverage(
     return feature_values
 
 
-def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    mean_vector: NDArray[np.float32] = vectors.mean(axis=0)
+def _mean_vector(vectors: VectorArray) -> VectorArray:
+    mean_vector: VectorArray = vectors.mean(axis=0)
     return mean_vector / max(float(np.linalg.norm(mean_vector)), 1e-9)
 
 
-def _new_words(
-    terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
-) -> NDArray[np.bool_]:
+def _new_words(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> BoolArray:
     """Which words of the sentence are content that the question does not say, one for each word."""
-    word_keys = passage.keys[match.at]
-    return (word_keys != "") & ~np.isin(word_keys, terms.keys)
+    keys = passage.keys[match.at]
+    return (keys != "") & ~np.isin(keys, terms.keys)
 
 
 def _margins(match_scores: FloatArray, best_index: int, hit_numbers: IntArray) -> dict[str, Any]:
@@ -438,10 +434,8 @@ def _substitution(
     word_kinds = passage.kinds[match.at]
     feature_values = {}
     for kind_name, word_kind in (("word", WORD_KIND), ("name", NAME_KIND), ("number", NUMBER_KIND)):
-        is_missing, is_new_of_kind = (
-            (terms.kinds == word_kind) & ~match.held,
-            is_new & (word_kinds == word_kind),
-        )
+        is_missing = (terms.kinds == word_kind) & ~match.held
+        is_new_of_kind = is_new & (word_kinds == word_kind)
         paired_cosines = cosines[np.ix_(is_missing, is_new_of_kind)]
         best_cosines = paired_cosines.max(axis=1) if paired_cosines.size else np.zeros(0)
         feature_values[f"swap_{kind_name}"] = best_cosines.max(initial=0.0)
@@ -479,7 +473,8 @@ def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> d
 
     NaN where it is open.
     """
-    asked_kind, question_keys = expected_kind(question), frozenset(terms.keys.tolist())
+    asked_kind = expected_kind(question)
+    question_keys = frozenset(terms.keys.tolist())
     feature_values = {}
     for text_name, searched_text in (("sentence", sentence), ("hit", passage)):
         phrase_count = nan

@@ -93,7 +93,8 @@ _PASSING_ERRORS = frozenset({TIMEOUT, NO_CONNECTION, "HTTP 408", "HTTP 409", "HT
 _MAX_REASON_LENGTH = 90  # characters of a reason beside its remedy
 MIN_MASS = 0.5  # of yes and no together in the first token; below it a reply is neither
 N_ALTERNATIVES = 20  # alternatives of the first token among which yes and no are looked for
-YES_WORDS, NO_WORDS = frozenset({"yes", "oui", "ja"}), frozenset({"no", "non", "nein"})
+YES_WORDS = frozenset({"yes", "oui", "ja"})
+NO_WORDS = frozenset({"no", "non", "nein"})
 MAX_FAILURES = 5  # cases that a model failed for, after which it is taken for broken
 
 
@@ -149,11 +150,11 @@ class ModelScorer:
 
     def __call__(self, case_rows: pd.DataFrame) -> list[float]:
         """Scores of rows with the columns in `needs`, all of them asked for at once."""
-        column_values = [case_rows[column_name] for column_name in self.needs]
+        values = [case_rows[name] for name in self.needs]
         if len(case_rows) < 2:
-            return list(map(self.score, *column_values))
+            return list(map(self.score, *values))
         with ThreadPoolExecutor(len(case_rows)) as threads:
-            return list(threads.map(self.score, *column_values))
+            return list(threads.map(self.score, *values))
 
     def score(self, question: str, passages: Sequence[str], answer: str | None = None) -> float:
         """Score of one case.
@@ -269,13 +270,11 @@ def case_scorer(
     """
     check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
     prompt = prompt._replace(text=prompt.text + instructions)
-    input_columns = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
+    columns = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
     room_shape = prompt_shape(max_prompt_tokens)
-    scorer_name = f"{scorer_kind}:{client.name}/{prompt.identity}/{room_shape}.{reply_shape}"
+    name = f"{scorer_kind}:{client.name}/{prompt.identity}/{room_shape}.{reply_shape}"
     metered_client = MeteredClient(client, budget)
-    return ModelScorer(
-        scorer_name, input_columns, metered_client, prompt, max_prompt_tokens, **reading_fields
-    )
+    return ModelScorer(name, columns, metered_client, prompt, max_prompt_tokens, **reading_fields)
 
 
 def check_text(text: str, requirement: str) -> str:
@@ -301,7 +300,7 @@ def yes_probability(least_mass: float, reply: Completion) -> Score:
         reply_words: math.fsum(
             math.exp(log_probability)
             for token, log_probability in alternatives
-            if _word(token) in reply_words
+            if "".join(filter(str.isalpha, token)).casefold() in reply_words
         )
         for reply_words in (YES_WORDS, NO_WORDS)
     }
@@ -309,10 +308,6 @@ def yes_probability(least_mass: float, reply: Completion) -> Score:
     if not total_mass > 0.0 or total_mass < least_mass:
         return Score(math.nan, f"yes and no are less than {least_mass:g} of the first token")
     return Score(mass_by_words[YES_WORDS] / total_mass)
-
-
-def _word(token: str) -> str:
-    return "".join(filter(str.isalpha, token)).casefold()
 
 
 def parse_score(text: str) -> Score:

@@ -32,9 +32,6 @@ from raglab.extensions.learned_signals.evidence_features import (
 from raglab.extensions.learned_signals.score_models import (
     PENALTY_STRENGTHS,
     TREES_BY_DEPTH,
-    BoolArray,
-    FloatArray,
-    IntArray,
     Recipe,
     ScoreModel,
     choose_recipe,
@@ -57,7 +54,7 @@ from raglab.store.case_labels import check_split_names
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, IntArray, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import plain_question
 from raglab.words.results import Result, Summary
@@ -157,11 +154,11 @@ class EvidenceReader:
             texts, self.encoder.spans(texts, query=query), vectors_by_text, strict=True
         ):
             if len(token_spans) != len(token_vectors):
-                n_vectors, n_spans = len(token_vectors), len(token_spans)
-                mismatch = f"{n_vectors} embeddings for {n_spans} tokens of {text[:40]!r}"
+                n_vectors = len(token_vectors)
+                n_spans = len(token_spans)
                 refuse(
                     "the encoder must embed the tokens of the text as it stands",
-                    mismatch,
+                    f"{n_vectors} embeddings for {n_spans} tokens of {text[:40]!r}",
                     "take another encoder",
                 )
             words_by_text[text] = word_vectors(text, token_spans, token_vectors)
@@ -317,10 +314,8 @@ class LearnedSignal(Result):
         """
         check_in_memory(trace, "a learned signal")
         case_indices, labels = labelled_rows(trace, self.target, policy, arm)
-        signal_values = self.with_signal(trace, cache=cache).signal(self.name, arm)
-        return signal_report(
-            labels, np.asarray(signal_values, dtype=np.float64)[case_indices], level
-        )
+        values = self.with_signal(trace, cache=cache).signal(self.name, arm)
+        return signal_report(labels, np.asarray(values, dtype=np.float64)[case_indices], level)
 
     def save(self, path: str | Path) -> None:
         """Write the signal as one JSON file, whole or not at all.
@@ -351,13 +346,16 @@ class LearnedSignal(Result):
         Raises:
           InputError: the file is none, or a number of it is not what it must be.
         """
-        record, where = read_json(Path(path), MAX_SIGNAL_BYTES), Where(str(path))
+        record = read_json(Path(path), MAX_SIGNAL_BYTES)
+        where = Where(str(path))
         try:
             return cls(**_parsed(record), loaded=encoder, cache=cache)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            requirement = "a learned signal must be as LearnedSignal.save wrote it"
             raise input_error(
-                where, requirement, "learn it again", f"{type(error).__name__}: {error}"[:200]
+                where,
+                "a learned signal must be as LearnedSignal.save wrote it",
+                "learn it again",
+                f"{type(error).__name__}: {error}"[:200],
             ) from error
 
 
@@ -379,11 +377,14 @@ def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         signal_fields.pop("format") == SIGNAL_FORMAT and signal_fields["target"] in TARGETS
     )
     if not is_readable or not set(fold_by_question.values()) <= set(range(len(fold_models))):
-        requirement = (
-            f"format must be {SIGNAL_FORMAT}, target one of {', '.join(TARGETS)}, "
-            "each fold of a model"
+        refuse(
+            (
+                f"format must be {SIGNAL_FORMAT}, target one of {', '.join(TARGETS)}, "
+                "each fold of a model"
+            ),
+            "another",
+            "learn it again",
         )
-        refuse(requirement, "another", "learn it again")
     return signal_fields | {
         "name": check_name(signal_fields["name"]),
         "encoder": str(signal_fields["encoder"]),
@@ -422,8 +423,11 @@ def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) 
     try:
         encoder = source if isinstance(source, Encoder) else _loaded_encoder(source)
     except ValueError as load_error:
-        remedy = "pass the folder that holds it as `encoder`"
-        refuse(f"the encoder {identifier} must be on this machine", load_error, remedy)
+        refuse(
+            f"the encoder {identifier} must be on this machine",
+            load_error,
+            "pass the folder that holds it as `encoder`",
+        )
     if encoder.name != identifier:
         refuse(
             f"the encoder must be {identifier}",
@@ -517,8 +521,11 @@ def case_groups(
     elif len(groups) == len(trace):
         group_names = [str(groups[case_index]) for case_index in case_indices]
     else:
-        given_count = f"{len(groups)} for {len(trace)} cases"
-        refuse("groups must have one value a case", given_count, "leave it out, or complete it")
+        refuse(
+            "groups must have one value a case",
+            f"{len(groups)} for {len(trace)} cases",
+            "leave it out, or complete it",
+        )
     questions = [plain_question(case.query) for case in cases]
     group_numbers, question_numbers = (
         np.unique(case_texts, return_inverse=True)[1] for case_texts in (group_names, questions)
@@ -638,7 +645,8 @@ def cross_fit(
     check_kinds(y, "a signal must be learned from", "cases to answer")
     seed_sequences = np.random.SeedSequence(seed).spawn(2)
     fold_numbers = grouped_folds(y, groups, folds, np.random.default_rng(seed_sequences[0]))
-    fitted_models, held_out = [], np.zeros(len(y))
+    fitted_models = []
+    held_out = np.zeros(len(y))
     for fold_number in progress(range(int(fold_numbers.max()) + 2), "fit", "fold"):
         is_training = fold_numbers != fold_number  # one beyond the last fold: all cases
         group_numbers = np.unique(groups[is_training], return_inverse=True)[1]

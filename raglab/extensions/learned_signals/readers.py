@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.models.files import check_weights, find_model
 from raglab.models.loaders import (
@@ -28,7 +27,7 @@ from raglab.models.loaders import (
     open_cross_encoder,
     quiet,
 )
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Classifier:
     label: int
     model: Any = field(repr=False, compare=False)
 
-    def probability(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def probability(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
         """Probability of the label for each pair, float64 [N]: softmax over all labels.
 
         Of a model whose labels do not exclude each other (`multi_label_classification`) it is the
@@ -99,12 +98,10 @@ class Reader:
         Source: Devlin et al. 2019, section 4.3; Rajpurkar et al. 2018.
         """
         best_spans = [Span("", 0, np.nan, 1.0)] * len(pairs)
-        pair_keys = [
-            (len(question) + len(passage), question, passage) for question, passage in pairs
-        ]
+        keys = [(len(question) + len(passage), question, passage) for question, passage in pairs]
         for pair_indices, batch_spans in forward_passes(
             self.model,
-            pair_keys,
+            keys,
             lambda pair_indices: [self._span(*pairs[pair_index]) for pair_index in pair_indices],
         ):
             for pair_index, best_span in zip(pair_indices, batch_spans, strict=True):
@@ -139,7 +136,8 @@ class Reader:
         token_positions = np.arange(start_logits.shape[1])
         token_distances = token_positions[None, :] - token_positions[:, None]
         is_ordered = (token_distances >= 0) & (token_distances < MAX_ANSWER_TOKENS)
-        best_score, best_place = -np.inf, (0, 0, 0)
+        best_score = -np.inf
+        best_place = (0, 0, 0)
         for window_row in window_numbers:
             is_allowed = is_ordered & np.outer(is_passage[window_row], is_passage[window_row])
             span_scores = np.where(
@@ -149,15 +147,11 @@ class Reader:
                 int(np.argmax(span_scores)), span_scores.shape
             )
             if span_scores[first_token, last_token] > best_score:
-                best_score, best_place = (
-                    float(span_scores[first_token, last_token]),
-                    (int(window_row), int(first_token), int(last_token)),
-                )
+                best_score = float(span_scores[first_token, last_token])
+                best_place = (int(window_row), int(first_token), int(last_token))
         token_offsets = windows["offset_mapping"][best_place[0]]
-        span_start, span_end = (
-            int(token_offsets[best_place[1]][0]),
-            int(token_offsets[best_place[2]][1]),
-        )
+        span_start = int(token_offsets[best_place[1]][0])
+        span_end = int(token_offsets[best_place[2]][1])
         # some tokenizers count the blank before a word as part of it
         span_text = passage[span_start:span_end].strip()
         span_start += passage[span_start:span_end].find(span_text)
@@ -200,7 +194,7 @@ class Reader:
     def _window_logits(
         self,
         windows: Any,  # noqa: ANN401
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[FloatArray, FloatArray]:
         """Start and end logits of every token of every window, each [windows, tokens]."""
         model_inputs = {
             input_name: windows[input_name]
@@ -323,9 +317,9 @@ def _max_tokens(tokenizer: Any, model: Any) -> int:  # noqa: ANN401
         tokenizer.model_max_length,
         getattr(model.config, "max_position_embeddings", None),
     ]
-    for module_name, module in model.named_modules():
+    for name, module in model.named_modules():
         if (
-            module_name.endswith("position_embeddings")
+            name.endswith("position_embeddings")
             and getattr(module, "padding_idx", None) is not None
         ):
             # RoBERTa counts from behind the padding

@@ -12,13 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.values import refuse
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from raglab.values import AnyArray, BoolArray, FloatArray, IntArray, refuse
 
 MAX_SCALED_VALUE = 8.0  # a scaled feature counts for at most that many standard deviations
 MIN_SPREAD = 1e-6  # of a feature: what differs less tells nothing apart
@@ -76,10 +71,8 @@ class Trees(NamedTuple):
 
     def logits(self, x: FloatArray) -> FloatArray:
         """Logit of each row of [Q, F]."""
-        tree_numbers, row_numbers = (
-            np.arange(len(self.feature))[None, :],
-            np.arange(len(x))[:, None],
-        )
+        tree_numbers = np.arange(len(self.feature))[None, :]
+        row_numbers = np.arange(len(x))[:, None]
         current_nodes = np.zeros((len(x), len(self.feature)), dtype=np.int64)
         while True:
             is_inner = self.left[tree_numbers, current_nodes] != LEAF_NODE
@@ -182,7 +175,8 @@ def _differs(feature_values: FloatArray) -> bool:
 def _logistic(features: FloatArray, labels: BoolArray, strength: float) -> Logistic:
     from sklearn.linear_model import LogisticRegression
 
-    centers, scales = np.nanmean(features, axis=0), np.nanstd(features, axis=0)
+    centers = np.nanmean(features, axis=0)
+    scales = np.nanstd(features, axis=0)
     scaled_features = np.nan_to_num(
         np.clip((features - centers) / scales, -MAX_SCALED_VALUE, MAX_SCALED_VALUE), nan=0.0
     )
@@ -221,7 +215,7 @@ def _trees(features: FloatArray, labels: BoolArray, depth: int) -> Trees:
         node_table[tree_number, : len(tree_nodes)] = tree_nodes
     is_leaf = node_table["is_leaf"].astype(np.bool_)
 
-    def inner(field: str, kind: type[np.generic], of_leaf: float = 0.0) -> NDArray[Any]:
+    def inner(field: str, kind: type[np.generic], of_leaf: float = 0.0) -> AnyArray:
         return np.where(is_leaf, of_leaf, node_table[field].astype(np.float64)).astype(kind)
 
     return Trees(
@@ -265,8 +259,8 @@ def choose_recipe(
 def model_record(model: ScoreModel) -> dict[str, Any]:
     """Model as JSON holds it; every float reads back as itself."""
     body_numbers = {
-        field_name: field_value.tolist() if isinstance(field_value, np.ndarray) else field_value
-        for field_name, field_value in model.body._asdict().items()
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in model.body._asdict().items()
     }
     return {
         "features": list(model.features),
@@ -302,10 +296,10 @@ def parse_model(
     }
     model_body = body_types[model_family](
         **{
-            field_name: float(field_value)
+            field_name: float(value)
             if field_name in {"bias", "base"}
-            else np.array(field_value, dtype=array_types.get(field_name, np.float64))
-            for field_name, field_value in record_fields.items()
+            else np.array(value, dtype=array_types.get(field_name, np.float64))
+            for field_name, value in record_fields.items()
         }
     )
     known_features = {
@@ -317,7 +311,7 @@ def parse_model(
         and len(set(feature_names)) == n_features <= MAX_FEATURES,
         # NaN is not within it either
         f"numbers of at most {MAX_NUMBER:g}": all(
-            (np.abs(field_value) <= MAX_NUMBER).all() for field_value in model_body
+            (np.abs(value) <= MAX_NUMBER).all() for value in model_body
         ),
         f"a body of {n_features} features": (
             _is_logistic if model_family == "logistic" else _is_trees
@@ -340,7 +334,8 @@ def _is_trees(model_body: Trees, n_features: int) -> bool:
     """Whether tables of nodes are of these features, and lead on to later nodes."""
     array_shapes = {np.shape(body_array) for body_array in model_body[:-1]}
     n_trees, n_nodes = array_shapes.pop()
-    is_leaf, node_numbers = model_body.left == LEAF_NODE, np.arange(n_nodes)
+    is_leaf = model_body.left == LEAF_NODE
+    node_numbers = np.arange(n_nodes)
     return (
         not array_shapes
         and 0 < n_trees <= MAX_TREES

@@ -72,12 +72,12 @@ def reader(model: str | Reader, *, name: str = "reader", n_hits: int = READ_HITS
     loaded_reader = load_reader(model) if isinstance(model, str) else model
 
     def measure(case_rows: pd.DataFrame) -> list[float]:
-        case_cells = zip(case_rows["query"], case_rows["hits.text"], strict=True)
+        cells = zip(case_rows["query"], case_rows["hits.text"], strict=True)
         return _best(
             lambda passage_pairs: [
                 1.0 - best_span.no_answer for best_span in loaded_reader.read(passage_pairs)
             ],
-            [[(question, passage) for passage in passages] for question, passages in case_cells],
+            [[(question, passage) for passage in passages] for question, passages in cells],
         )
 
     return _signal(f"reader-1:{loaded_reader.name}", measure, ("query", "hits.text"), name, n_hits)
@@ -100,11 +100,11 @@ def nli(model: str | Nli, *, name: str = "nli", n_hits: int = READ_HITS) -> Sign
     scorer = NliScorer(load_nli(model) if isinstance(model, str) else model)
 
     def measure(case_rows: pd.DataFrame) -> list[float]:
-        case_cells = zip(case_rows["answer.text"], case_rows["hits.text"], strict=True)
-        return [answer_support(answer, passages, scorer).score for answer, passages in case_cells]
+        cells = zip(case_rows["answer.text"], case_rows["hits.text"], strict=True)
+        return [answer_support(answer, passages, scorer).score for answer, passages in cells]
 
-    input_columns = ("hits.text", "answer.text")
-    return _signal(f"nli-1:{scorer.name}", measure, input_columns, name, n_hits, batch=16)
+    columns = ("hits.text", "answer.text")
+    return _signal(f"nli-1:{scorer.name}", measure, columns, name, n_hits, batch=16)
 
 
 def sufficient(

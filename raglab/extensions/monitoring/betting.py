@@ -18,10 +18,8 @@ from math import log
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from raglab.values import FloatArray
 
 # Shares of the largest bet that cannot lose all: small ones find a slight break, large ones tell a
 # clear one soon.

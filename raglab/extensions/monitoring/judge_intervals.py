@@ -23,9 +23,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
     RateParts,
@@ -44,12 +42,13 @@ from raglab.metrics.intervals import (
     stratified_share,
     t_quantile,
 )
-from raglab.values import Status
+from raglab.values import BoolArray, FloatArray, IntArray, Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_LABELS, MIN_EVENTS = 50, 10
+MIN_LABELS = 50
+MIN_EVENTS = 10
 JUDGE_METHOD = "difference, asymptotic"
 JUDGED_COLUMNS = (
     "rate",
@@ -89,7 +88,7 @@ class Draw(NamedTuple):
     labelled: FloatArray
     rest: FloatArray
     rows: IntArray
-    known: NDArray[np.bool_]
+    known: BoolArray
 
 
 class Moments(NamedTuple):
@@ -181,7 +180,8 @@ def judged_rates(
         msg = f"level must be a number in (0, 1), got {level!r}."
         raise TypeError(msg)
     check_level(float(level))
-    rate_names, requests = checked_rates(rates), judged_requests(frame)
+    rate_names = checked_rates(rates)
+    requests = judged_requests(frame)
     rate_rows = [
         {"rate": rate_name, **rate_row(requests, rate_name, level)} for rate_name in rate_names
     ]
@@ -223,7 +223,8 @@ def difference_row(
     )
     n_labelled = int(draw.known.sum())
     if refusal_reason := _refusal(parts, draw, requests, estimate, share_of):
-        estimate, labels_saved = _UNKNOWN, 0
+        estimate = _UNKNOWN
+        labels_saved = 0
     else:
         # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n
         # - alone.finite.
@@ -255,11 +256,10 @@ def _refusal(
     case_words: str,
 ) -> str:
     """Why an interval is refused, '' where it is not."""
-    n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
-    drawn_by_stratum, stratum_sizes = (
-        np.bincount(requests.stratum, requests.drawn),
-        np.bincount(requests.stratum),
-    )
+    n_errors = int(parts.k.sum())
+    n_cases = int(parts.n.sum())
+    drawn_by_stratum = np.bincount(requests.stratum, requests.drawn)
+    stratum_sizes = np.bincount(requests.stratum)
     if dependence := draw_dependence(
         requests, (drawn_by_stratum / np.maximum(stratum_sizes, 1))[requests.stratum]
     ):
@@ -287,10 +287,8 @@ def human_draw(requests: JudgedRequests) -> Draw:
     """Draw of requests for people, within strata, by decision too if each has two labels or all."""
     decision_cells = _decision_cells(requests)
     is_known = requests.drawn & (requests.human >= 0)
-    cell_sizes, label_counts = (
-        np.bincount(decision_cells),
-        np.bincount(decision_cells[is_known], minlength=decision_cells.max() + 1),
-    )
+    cell_sizes = np.bincount(decision_cells)
+    label_counts = np.bincount(decision_cells[is_known], minlength=decision_cells.max() + 1)
     # Which strata are split depends on how many have a label, not on what it is.
     thin_strata = np.unique(np.flatnonzero(label_counts < np.minimum(2, cell_sizes)) // len(Status))
     group_numbers = np.where(
@@ -336,11 +334,14 @@ def difference(
       judged: use the judge; otherwise people's labels alone.
     """
     drawn_rows, drawn_groups, is_known = draw.rows, draw.groups[draw.rows], draw.known
+    # Each labelled request stands for all of its group, labelled or not.
     weights = draw.size / np.maximum(draw.labelled, 1.0)
-    errors, case_parts = parts.k[drawn_rows], parts.n[drawn_rows]
+    errors = parts.k[drawn_rows]
+    case_parts = parts.n[drawn_rows]
     weight = weights[drawn_groups] * is_known
     if not (weight * case_parts).sum() > 0.0:
         return _UNKNOWN
+    # The judge is used as far as it varies with people, around their own rate.
     human_rate = (weight * errors).sum() / (weight * case_parts).sum()
     human_parts = errors - human_rate * case_parts
     judge_parts = (parts.judge_k - human_rate * parts.judge_n)[drawn_rows]
@@ -361,6 +362,7 @@ def difference(
     if not estimated_totals[1] > 0.0:
         return _UNKNOWN
     estimated_rate = estimated_totals[0] / estimated_totals[1]
+    # A ratio varies as its numerator less the rate times its denominator.
     judge_control = coefficient * (parts.judge_k - estimated_rate * parts.judge_n)
     residuals = errors - estimated_rate * case_parts - judge_control[drawn_rows]
     possible_parts = parts.tables[0] - estimated_rate * parts.tables[1]
@@ -378,6 +380,7 @@ def difference(
         )
         for worst_case in worst_residuals
     ]
+    # Both ends take the larger variance: labels that are missing may fall either way.
     larger_variance = np.maximum(*(group_moments.variance for group_moments in filled_moments))
     is_undrawn = np.ones(len(judge_control), dtype=bool)
     is_undrawn[drawn_rows] = False
@@ -395,6 +398,7 @@ def difference(
             float(judge_control.sum()),
         )
         interval_ends.append(estimated_rate + end_of_total / estimated_totals[1])
+    # What the sample alone says of the variance, without the worst cases.
     finite_variance = (
         float(
             (
@@ -482,14 +486,12 @@ def judge_coefficient(human: FloatArray, judge: FloatArray, groups: IntArray, dr
 
 def _moments(values: FloatArray, group_numbers: IntArray, n_groups: int) -> Moments:
     """Moments of the values of each group."""
-    group_counts = np.bincount(group_numbers, minlength=n_groups).astype(np.float64)
-    group_means = np.bincount(group_numbers, values, n_groups) / np.maximum(group_counts, 1.0)
+    counts = np.bincount(group_numbers, minlength=n_groups).astype(np.float64)
+    group_means = np.bincount(group_numbers, values, n_groups) / np.maximum(counts, 1.0)
     squared_deviations = np.bincount(
         group_numbers, (values - group_means[group_numbers]) ** 2, n_groups
     )
-    return Moments(
-        group_counts, group_means, squared_deviations / np.maximum(group_counts - 1.0, 1.0)
-    )
+    return Moments(counts, group_means, squared_deviations / np.maximum(counts - 1.0, 1.0))
 
 
 def human_interval(
@@ -504,7 +506,8 @@ def human_interval(
     error_table, case_table = parts.tables
     is_unlabelled = requests.drawn & (requests.human < 0)
     if requests.stratum.max() == requests.stratum.min():
-        n_errors, n_cases = int(parts.k.sum()), int(parts.n.sum())
+        n_errors = int(parts.k.sum())
+        n_cases = int(parts.n.sum())
         # any of them may be an error, or none
         n_unknown = int((is_unlabelled & case_table.any(axis=1)[requests.status]).sum())
         exact_interval = Interval(
@@ -513,10 +516,8 @@ def human_interval(
         )
         return n_errors / n_cases if n_cases else float("nan"), exact_interval
     # whether decisions alone tell n
-    decision_cells, is_known = (
-        _decision_cells(requests),
-        bool((case_table == case_table[:, :1]).all()),
-    )
+    decision_cells = _decision_cells(requests)
+    is_known = bool((case_table == case_table[:, :1]).all())
     cell_sizes, drawn_counts, cell_counts, unknown_counts = (
         np.bincount(decision_cells, cell_weights).astype(np.int64)
         for cell_weights in (
@@ -529,10 +530,8 @@ def human_interval(
     certain_strata: list[Stratum] = []
     other_strata: list[Stratum] = []
     for cell_number in np.flatnonzero(cell_sizes):
-        error_row, case_row = (
-            error_table[cell_number % len(Status)],
-            case_table[cell_number % len(Status)],
-        )
+        error_row = error_table[cell_number % len(Status)]
+        case_row = case_table[cell_number % len(Status)]
         if case_row.any():
             stratum_list = (
                 certain_strata if is_known or (error_row == case_row).all() else other_strata

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.arguments.user_warnings import warn_user
-from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.extensions.monitoring.steps import check_ids
 from raglab.metrics.decision_rates import (
     OBJECTIVES,
@@ -25,7 +23,7 @@ from raglab.metrics.decision_rates import (
     rate_counts,
 )
 from raglab.store.files import Where, input_error, shown_value
-from raglab.values import Status, refuse
+from raglab.values import BoolArray, FloatArray, IntArray, Status, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +49,7 @@ class JudgedRequests(NamedTuple):
     status: IntArray
     judge: IntArray
     human: IntArray
-    drawn: NDArray[np.bool_]
+    drawn: BoolArray
     probability: FloatArray
     stratum: IntArray
 
@@ -100,6 +98,7 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
         repeated_columns = frame.columns[frame.columns.duplicated()].unique()
         fault_text = shown_value(", ".join(map(str, repeated_columns)))
         _refuse("a frame must have each column once", "keep one of each", fault_text)
+    # A request whose model failed was decided by nobody, so no rate has it.
     is_failed = (
         frame["decision"] == FAILED_DECISION
         if "decision" in frame
@@ -115,6 +114,7 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
     judge_labels, is_judge_right = _outcomes(frame, "judge", "judge_correct")
     human_labels, is_human_right = _outcomes(frame, "label", "correct")
     is_answered = statuses == Status.ok
+    # A label of an answered ok says an outcome only with whether the answer is right.
     judge_outcomes, human_outcomes = (
         np.where(
             (label_codes < 0) | (is_answered & (label_codes == Status.ok) & np.isnan(is_right)),
@@ -126,23 +126,24 @@ def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
             (human_labels, is_human_right),
         )
     )
+    # A label outside the draw has no chance of being drawn, and so no weight.
     is_drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else human_labels >= 0
     if n_stray := int(((human_labels >= 0) & ~is_drawn).sum()):
-        fault_text = f"{n_stray} that are not"
         _refuse(
-            "a request with a label must be a drawn one", "it stands for nobody else", fault_text
+            "a request with a label must be a drawn one",
+            "it stands for nobody else",
+            f"{n_stray} that are not",
         )
     probabilities = _probabilities(frame)
     if is_drawn.all() and (probabilities < 1.0).any():
-        requirement, fault_text = (
+        _refuse(
             "a frame must hold the requests not drawn too",
+            "add them with the judge's labels",
             f"{len(statuses)} drawn ones alone",
         )
-        _refuse(requirement, "add them with the judge's labels", fault_text)
-    n_silent, n_blank = (
-        int((judge_outcomes < 0).sum()),
-        int((is_drawn & (human_outcomes < 0)).sum()),
-    )
+    # What is missing widens the interval, or is left out: the reader is told how much.
+    n_silent = int((judge_outcomes < 0).sum())
+    n_blank = int((is_drawn & (human_outcomes < 0)).sum())
     note_counts = {
         f"{int(is_failed.sum()):,} more are left out, since the model failed": is_failed.any(),
         f"the judge says nothing of {n_silent:,}, which count as agreed": n_silent,
@@ -166,8 +167,11 @@ def _outcomes(
 ) -> tuple[IntArray, FloatArray]:
     """Codes of a label column, -1 if empty, and whether the answer is right, NaN if empty."""
     if column_name not in frame:
-        requirement = f"a frame of judged requests must have a column {column_name}"
-        _refuse(requirement, "give a row a request", shown_value(list(map(str, frame.columns))))
+        _refuse(
+            f"a frame of judged requests must have a column {column_name}",
+            "give a row a request",
+            shown_value(list(map(str, frame.columns))),
+        )
     label_texts = (
         frame[column_name]
         .astype(object)
@@ -180,20 +184,23 @@ def _outcomes(
         fault_text = (
             f"{shown_value(label_texts[is_unknown].iloc[0])} ({int(is_unknown.sum())} such rows)"
         )
-        requirement = f"column {column_name} must be {', '.join(_CODE_OF_LABEL)} or empty"
-        _refuse(requirement, "correct the labels or leave them empty", fault_text)
+        _refuse(
+            f"column {column_name} must be {', '.join(_CODE_OF_LABEL)} or empty",
+            "correct the labels or leave them empty",
+            fault_text,
+        )
     is_right = _numbers(frame, right_column) if right_column in frame else np.ones(len(frame))
     return label_codes.astype(np.int64), is_right
 
 
 def _numbers(frame: pd.DataFrame, column_name: str | None) -> FloatArray:
     """Column of true and false, NaN where it is empty."""
-    truth_values = float_array(
+    values = float_array(
         frame[column_name].astype(object).where(frame[column_name] != "", None), str(column_name)
     )
-    if not np.isin(truth_values[~np.isnan(truth_values)], (0.0, 1.0)).all():
+    if not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
         _refuse(f"column {column_name} must be true, false or empty", "grades are not taken")
-    return truth_values
+    return values
 
 
 def _probabilities(frame: pd.DataFrame) -> FloatArray:
@@ -222,13 +229,19 @@ def _strata(frame: pd.DataFrame) -> IntArray:
     if stratum_column is None:
         return np.zeros(len(frame), dtype=np.int64)
     if n_missing := int(frame[stratum_column].isna().sum()):
-        requirement = f"column {stratum_column} must be known of every request"
-        _refuse(requirement, "state it of those not drawn too", f"{n_missing} without")
+        _refuse(
+            f"column {stratum_column} must be known of every request",
+            "state it of those not drawn too",
+            f"{n_missing} without",
+        )
     if stratum_column == "stratum" and "inclusion_probability" in frame:
         chances_by_stratum = frame.groupby("stratum")["inclusion_probability"]
         if n_uneven := int((chances_by_stratum.max() > chances_by_stratum.min()).sum()):
-            requirement = "inclusion_probability must be the same within a stratum"
-            _refuse(requirement, "leave column stratum out", f"several in {n_uneven} strata")
+            _refuse(
+                "inclusion_probability must be the same within a stratum",
+                "leave column stratum out",
+                f"several in {n_uneven} strata",
+            )
     stratum_names = frame[stratum_column].astype(str).to_numpy(dtype=str)
     return np.unique(stratum_names, return_inverse=True)[1].astype(np.int64)
 
@@ -266,7 +279,8 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
     rate_tables = np.stack(
         [cell_counts.reshape(table_shape)[..., rate_index] for cell_counts in contribution_counts]
     ).astype(np.float64)
-    is_known, statuses = requests.human >= 0, requests.status
+    is_known = requests.human >= 0
+    statuses = requests.status
     human_k, human_n = rate_tables[:, statuses, np.maximum(requests.human, 0)] * is_known
     judge_k, judge_n = rate_tables[
         :, statuses, np.where(requests.judge < 0, 2 * statuses + 1, requests.judge)

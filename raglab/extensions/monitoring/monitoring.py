@@ -26,10 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.certify import Certificate
-from raglab.extensions.monitoring.betting import FloatArray, IntArray, log_mean
+from raglab.extensions.monitoring.betting import log_mean
 from raglab.extensions.monitoring.processes import (
     NO_WEALTH,
     Margins,
@@ -52,7 +51,7 @@ from raglab.lab.certification_words import Certification
 from raglab.live.prometheus import MetricTable, tables_text
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import refuse
+from raglab.values import BoolArray, FloatArray, IntArray, refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Result, Summary
 
@@ -121,11 +120,11 @@ class Monitor(Result):
         Raises:
           ImportError: the extra is not installed.
         """
-        gauge_rows = self.table.assign(
+        rows = self.table.assign(
             policy=self.state.policy_id, alarm=self.table["verdict"] == ALARM_VERDICT
         )
-        gauge_rows = gauge_rows.rename(columns={"is_held": "held", "estimate": "rate"})
-        return tables_text([MetricTable(lambda: gauge_rows, MONITOR_GAUGES, ("promise", "policy"))])
+        rows = rows.rename(columns={"is_held": "held", "estimate": "rate"})
+        return tables_text([MetricTable(lambda: rows, MONITOR_GAUGES, ("promise", "policy"))])
 
     def _summary(self) -> Summary:
         promise_verdicts = self.table[["promise", "verdict"]].itertuples(index=False)
@@ -257,7 +256,6 @@ def _opening_state(
         certificate = (
             f"certificate (policy {earlier_state.policy_id}, {dict(earlier_state.promises)}, delta"
         )
-        own_terms = f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}"
         required_terms = {
             "min_probability": (
                 min_probability,
@@ -265,7 +263,7 @@ def _opening_state(
             ),
             "window": (window, window in {None, earlier_state.window or 0}),
             f"{certificate} {earlier_state.delta:g})": (
-                own_terms,
+                f"policy {promises.policy_id}, {_targets(promises)}, delta {promises.delta:g}",
                 earlier_state.key == promises.key,
             ),
         }
@@ -277,7 +275,8 @@ def _opening_state(
                     "begin without one",
                 )
         return earlier_state
-    n_promises, opening_wealth = len(promises.names), (NO_WEALTH,) * len(promises.names)
+    n_promises = len(promises.names)
+    opening_wealth = (NO_WEALTH,) * len(promises.names)
     zero_sums = ((0.0, 0.0, 0.0),) * n_promises
     return MonitorState(
         policy_id=promises.policy_id,
@@ -317,9 +316,10 @@ def _least_probability(probability: FloatArray, declared_minimum: float | None) 
     """Least inclusion probability of the design: as stated, or the one that all rows have."""
     distinct_values = np.unique(probability)
     if declared_minimum is None and len(distinct_values) > 1:
-        requirement = "min_probability must be stated where rows have several"
         refuse(
-            requirement, f"{len(distinct_values):,}", "it bounds the bets before any label is seen"
+            "min_probability must be stated where rows have several",
+            f"{len(distinct_values):,}",
+            "it bounds the bets before any label is seen",
         )
     if declared_minimum is None:
         return float(distinct_values[0]) if len(distinct_values) else 1.0
@@ -335,8 +335,8 @@ def _unnamed_notes(stream_rows: StreamSteps, earlier_state: MonitorState | None)
     n_unnamed = sum(not request_id for request_id in stream_rows.ids)
     if earlier_state is None or not n_unnamed or any(stream_rows.times) or any(stream_rows.samples):
         return []
-    count_text = f"{n_unnamed:,} of {len(stream_rows.ids):,} rows have no request_id and no `at`"
-    return [f"{count_text}: where they were read before, they count twice."]
+    text = f"{n_unnamed:,} of {len(stream_rows.ids):,} rows have no request_id and no `at`"
+    return [f"{text}: where they were read before, they count twice."]
 
 
 def _row_digests(stream_rows: StreamSteps) -> list[str]:
@@ -398,13 +398,16 @@ def _advance(
     """Go on from a state by some steps: the state after them, and a row a step and promise."""
     import pandas as pd
 
-    n_promises, n_steps = len(promises.names), len(stream_rows.ends)
+    n_promises = len(promises.names)
+    n_steps = len(stream_rows.ends)
+    # Two tests bet on each promise: one that it is broken, one that it is held.
     alarm_excess, held_excess = row_excess(promises, stream_rows)
     is_labelled = stream_rows.cell >= 0
     n_labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[stream_rows.ends]
     held_wealth, held_logs = wealth_paths(
         opening_bets(promises, state, below=True), state.held_logs, held_excess, stream_rows.ends
     )
+    # Sums go on from the state, so that a rate is of all rows since the start.
     running_sums = _running_sums(promises, stream_rows, np.array(state.sums))
     step_sums = running_sums[1:][stream_rows.ends]
     margins = alarm_margins(promises, stream_rows, state, alarm_excess, n_labelled, step_sums)
@@ -419,6 +422,7 @@ def _advance(
         else alarm
         for promise_index, alarm in enumerate(state.alarms)
     )
+    # The next call needs nothing but this: rows that were read are never read again.
     next_state = replace(
         state,
         steps=state.steps + n_steps,
@@ -438,6 +442,7 @@ def _advance(
         ),
         latest=(*state.latest, *_row_digests(stream_rows))[-MAX_KNOWN_IDS:],
     )
+    # A row says what was known at its step, not what came later.
     alarm_steps = np.array([np.inf if alarm is None else alarm.step for alarm in alarms])
     is_alarm = step_numbers[:, None] >= alarm_steps
     alarm_names = np.array(
@@ -481,8 +486,7 @@ def _running_sums(
     """
     is_labelled = (stream_rows.cell >= 0)[:, None]
     n_errors, n_cases = (
-        np.where(is_labelled, cell_table[stream_rows.cell], 0.0)
-        for cell_table in (promises.k, promises.n)
+        np.where(is_labelled, table[stream_rows.cell], 0.0) for table in (promises.k, promises.n)
     )
     row_weight = 1.0 / stream_rows.probability[:, None]
     row_sums = np.stack([n_cases, row_weight * n_errors, row_weight * n_cases], axis=-1)
@@ -524,7 +528,7 @@ def _first_alarm(
     )
 
 
-def _held_since(is_held: NDArray[np.bool_], held_before: int | None, first_step: int) -> int | None:
+def _held_since(is_held: BoolArray, held_before: int | None, first_step: int) -> int | None:
     """Step since which a promise is held without a break, [S] steps from `first_step` on."""
     break_steps = np.flatnonzero(~is_held)
     if not len(break_steps):
@@ -543,10 +547,8 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
     start_bar = alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None)
     promise_rows = []
     for promise_index, (promise_name, alpha) in enumerate(state.promises):
-        alarm, held_since = (
-            state.alarms[promise_index] or _NO_ALARM,
-            state.held_since[promise_index],
-        )
+        alarm = state.alarms[promise_index] or _NO_ALARM
+        held_since = state.held_since[promise_index]
         n_cases, weighted_errors, weighted_cases = state.sums[promise_index]
         promise_scale = float(promises.scale[promise_index])
         promise_rows.append(

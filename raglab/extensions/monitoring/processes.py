@@ -7,20 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.extensions.monitoring.betting import (
-    FRACTIONS,
-    FloatArray,
-    IntArray,
-    Wealth,
-    bet,
-    log_bar,
-    opening_wealth,
-)
+from raglab.extensions.monitoring.betting import FRACTIONS, Wealth, bet, log_bar, opening_wealth
 from raglab.extensions.monitoring.promises import Promises
 from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps
 from raglab.metrics import N_CELLS, PLAIN_CELLS, RIGHT_CELL, STATUS_OF_CELL
-from raglab.values import Status
+from raglab.values import FloatArray, IntArray, Status
 
 # Windows that a restart lives for: rows of a break within its last window are then a quarter of it
 # or more, and no more than five processes bet at a time.
@@ -121,7 +113,8 @@ def wealth_paths(
     ends: IntArray,
 ) -> tuple[FloatArray, tuple[tuple[float, ...], ...]]:
     """Log wealth at the ends of steps, [S, T], and that of each bet after the last row, [T][J]."""
-    path_columns, later_logs = [], []
+    path_columns = []
+    later_logs = []
     for wealth, earlier_logs, bet_steps in zip(bets, logs, steps, strict=True):
         wealth_path, last_wealth = bet(wealth._replace(logs=np.array(earlier_logs)), bet_steps)
         path_columns.append(wealth_path[ends])
@@ -149,16 +142,16 @@ def alarm_margins(
     # Each process with the step of this call that it goes on at. Restarts follow from the numbers
     # of labelled rows alone, so they are known before any wealth is.
     queue = [(process, 0) for process in state.processes]
-    restarts, rows_since_restart = state.restarts, state.since_restart
+    restarts = state.restarts
+    rows_since_restart = state.since_restart
     labelled_by_step = np.diff(labelled, prepend=state.labelled).tolist()
     for step, n_labelled in enumerate(labelled_by_step if window else ()):
         rows_since_restart += n_labelled
         if rows_since_restart >= window:
-            restarts, rows_since_restart = restarts + 1, 0
-            sums_before, step_number = (
-                tuple(map(tuple, sums[step].tolist())),
-                state.steps + step + 1,
-            )
+            restarts = restarts + 1
+            rows_since_restart = 0
+            sums_before = tuple(map(tuple, sums[step].tolist()))
+            step_number = state.steps + step + 1
             no_wealth = (NO_WEALTH,) * n_promises
             restarted = AlarmProcess(
                 restarts, int(labelled[step]), no_wealth, step_number, "", sums_before
@@ -166,10 +159,8 @@ def alarm_margins(
             queue.append((restarted, step + 1))
     first_rows = [0, *(rows.ends + 1).tolist()]  # first row of each step
     n_labelled_so_far = int(labelled[-1]) if n_steps else state.labelled
-    best_margins, leaders = (
-        np.full((n_steps, n_promises), -np.inf),
-        np.zeros((n_steps, n_promises), dtype=np.int64),
-    )
+    best_margins = np.full((n_steps, n_promises), -np.inf)
+    leaders = np.zeros((n_steps, n_promises), dtype=np.int64)
     start_path, bettors, living = np.zeros((n_steps, n_promises)), [], []
     for queue_index, (queued_process, first_step) in enumerate(queue):
         is_beginning = first_step < n_steps and queued_process.step == state.steps + first_step
@@ -180,7 +171,8 @@ def alarm_margins(
         # a restart ends at the step at which it has read its rows
         end_of_life = process.first + WINDOWS_PER_RESTART * window if process.restart else np.inf
         last_step = min(n_steps, int(np.searchsorted(labelled, end_of_life)) + 1)
-        step_range, first_row = slice(first_step, last_step), first_rows[first_step]
+        step_range = slice(first_step, last_step)
+        first_row = first_rows[first_step]
         wealth_path, last_logs = wealth_paths(
             promise_bets,
             process.logs,

@@ -14,13 +14,12 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import Certificate
-from raglab.extensions.monitoring.betting import FloatArray
 from raglab.lab.certification_counts import COST, counted_losses
 from raglab.lab.certification_words import Certification
 from raglab.lab.looks import stated_certificate, stated_mix
 from raglab.metrics import OBJECTIVES, check_delta
 from raglab.store.policies import Policy
-from raglab.values import refuse
+from raglab.values import FloatArray, refuse
 from raglab.words.canonical import canonical_json, digest
 
 
@@ -88,20 +87,25 @@ def certificate_promises(
     if unknown_names := [
         rate_name for rate_name in rate_names if rate_name not in (*OBJECTIVES, COST)
     ]:
-        requirement = f"a promise must be of {', '.join((*OBJECTIVES, COST))}"
-        refuse(requirement, repr(unknown_names[0]), "certify a policy, not a threshold alone")
+        refuse(
+            f"a promise must be of {', '.join((*OBJECTIVES, COST))}",
+            repr(unknown_names[0]),
+            "certify a policy, not a threshold alone",
+        )
     if COST in declared_alphas and "costs" not in certificate_fields:
-        requirement = f"a promise of {COST} must come with its costs"
-        refuse(requirement, "a Certificate by itself", "give the policy")
+        refuse(
+            f"a promise of {COST} must come with its costs",
+            "a Certificate by itself",
+            "give the policy",
+        )
     loss_counts = counted_losses(
         np.eye(metrics.N_CELLS, dtype=np.int64), rate_names, certificate_fields.get("costs")
     )
     alphas = np.array(list(declared_alphas.values()))
     levels = alphas / loss_counts.scale
     if loose_promises := np.flatnonzero(~((levels > 0.0) & (levels < 1.0))).tolist():
-        requirement = "a promise must be above 0 and below the highest value that there is"
         refuse(
-            requirement,
+            "a promise must be above 0 and below the highest value that there is",
             f"{alphas[loose_promises[0]]:g} of {rate_names[loose_promises[0]]}",
             "nothing is to be watched there",
         )

@@ -117,7 +117,7 @@ class MonitorState:
         sum_tables = (self.sums, *(process.sums for process in self.processes))
         column_lengths = {*map(len, (*log_tables, *sum_tables, self.alarms, self.held_since))}
         bet_lengths, sum_lengths = (
-            {len(table_row) for promise_table in tables for table_row in promise_table}
+            {len(row) for promise_table in tables for row in promise_table}
             for tables in (log_tables, sum_tables)
         )
         row_counts = [self.steps, self.labelled, self.unlabelled, self.errors, self.restarts]
@@ -163,11 +163,12 @@ class MonitorState:
         field_names = {field.name for field in fields(cls)}
         is_own = isinstance(content, Mapping) and set(content) == field_names
         if not is_own or state_record.get("format") != STATE_FORMAT:
-            requirement, remedy = (
+            raise input_error(
+                Where(str(path)),
                 "a state must be of a monitor of this raglab",
                 "begin without a state",
+                shown_value(state_record),
             )
-            raise input_error(Where(str(path)), requirement, remedy, shown_value(state_record))
         fault = "another content than its digest says"
         if state_record.get("digest") == digest(canonical_json(content), 16):
             try:
@@ -179,5 +180,9 @@ class MonitorState:
                 first_error = error.errors()[0]
                 fault_place = ".".join(map(str, first_error["loc"]))
                 fault = f"{shown_value(first_error['input'])} at {fault_place}"
-        remedy = "take a copy that nobody changed, or begin without one"
-        raise input_error(Where(str(path)), "a state must be as it was written", remedy, fault)
+        raise input_error(
+            Where(str(path)),
+            "a state must be as it was written",
+            "take a copy that nobody changed, or begin without one",
+            fault,
+        )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, placed_rows
@@ -26,7 +26,6 @@ from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import answered_cases, failed_count
-from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
@@ -36,7 +35,7 @@ from raglab.replay import cases_by_shard, decide_policies, each_shard, join_colu
 from raglab.store.files import Where, input_error, plain_cell, shown_value
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import Status, refuse
+from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, Status, refuse
 from raglab.words.canonical import canonical_json, digest, utc_text
 
 if TYPE_CHECKING:
@@ -72,8 +71,8 @@ class StreamSteps(NamedTuple):
       notes: what a reader must know of the rows.
     """
 
-    decision: NDArray[np.int8]
-    cell: NDArray[np.int8]
+    decision: CodeArray
+    cell: CodeArray
     probability: FloatArray
     ids: tuple[str, ...]
     ends: IntArray
@@ -83,9 +82,7 @@ class StreamSteps(NamedTuple):
     notes: tuple[str, ...]
 
 
-def is_drawn(
-    request_ids: Sequence[object], probability: ArrayLike, *, seed: int
-) -> NDArray[np.bool_]:
+def is_drawn(request_ids: Sequence[object], probability: ArrayLike, *, seed: int) -> BoolArray:
     """Whether requests are drawn to be labelled, each by itself.
 
     By a hash, so that every worker draws alike, [N].
@@ -118,12 +115,18 @@ def is_drawn(
         "" if is_missing(request_id) else _id_text(request_id) for request_id in request_ids
     ]
     if n_blank := id_texts.count(""):
-        blank_count = f"{n_blank:,} of {len(id_texts):,}"
-        refuse("request_ids must not be missing", blank_count, "they would all draw alike")
+        refuse(
+            "request_ids must not be missing",
+            f"{n_blank:,} of {len(id_texts):,}",
+            "they would all draw alike",
+        )
     probabilities = np.asarray(probability, dtype=np.float64)
     if probabilities.shape not in {(), (len(id_texts),)}:
-        requirement = f"probability must be one number, or {len(id_texts):,} as request_ids"
-        refuse(requirement, f"{probabilities.size:,}", "give one of each")
+        refuse(
+            f"probability must be one number, or {len(id_texts):,} as request_ids",
+            f"{probabilities.size:,}",
+            "give one of each",
+        )
     if not ((probabilities > 0.0) & (probabilities <= 1.0)).all():
         refuse("probability must be in (0, 1]", repr(probability), "state the true one")
     hash_fractions = [
@@ -181,6 +184,7 @@ def _row_steps(stream_rows: pd.DataFrame | str | Path, policy_id: str) -> Stream
     source_name = str(stream_rows) if isinstance(stream_rows, str | Path) else "stream"
     text_columns, column_names = _checked_texts(stream_rows, source_name)
     text_columns["correct"] = text_columns["correct"].str.lower().replace(to_replace=TRUTH_WORDS)
+    # A misspelt value would count as a request without a label, so it stops here.
     column_rules = {
         "decision": (STREAM_DECISIONS, "say what the request got"),
         "label": ((*LABEL_NAMES, ""), "say what the request should have got"),
@@ -202,6 +206,7 @@ def _row_steps(stream_rows: pd.DataFrame | str | Path, policy_id: str) -> Stream
     decision_codes = text_columns["decision"].map(STREAM_DECISIONS.index).to_numpy(np.int8)
     label_codes = text_columns["label"].map([*LABEL_NAMES, ""].index).to_numpy(np.int8)
     correct_texts = text_columns["correct"].to_numpy()
+    # An answer to an answerable request is right unless somebody said that it is not.
     is_right = (decision_codes == label_codes) & (
         (label_codes != Status.ok) | (correct_texts != "false")
     )
@@ -228,6 +233,7 @@ def _row_steps(stream_rows: pd.DataFrame | str | Path, policy_id: str) -> Stream
         probability=np.array(list(probabilities), dtype=np.float64),
         id=text_columns["request_id"].map(plain_cell),
     )
+    # Of a sample that lost rows the chances are not known, so it must be whole.
     row_steps = ordered_steps(step_columns, source_name)
     sample_columns = step_columns[["sample", STRATUM, "probability", "sample_size"]]
     check_whole_samples(list(sample_columns.itertuples(index=False, name=None)), source_name)
@@ -262,12 +268,20 @@ def _checked_texts(
         column_name for column_name in (STRATUM, "sample_size") if text_columns[column_name].any()
     ]
     if PROBABILITY_KEY not in column_names and similar_names:
-        requirement = f"the column of inclusion probabilities must be named {PROBABILITY_KEY}"
-        raise input_error(Where(source), requirement, "rename it", similar_names[0])
+        raise input_error(
+            Where(source),
+            f"the column of inclusion probabilities must be named {PROBABILITY_KEY}",
+            "rename it",
+            similar_names[0],
+        )
     for column_name in ("decision", "label"):
         if column_name not in column_names:
-            requirement = f"labelled rows must have the column {column_name}"
-            raise input_error(Where(source), requirement, "keep the columns of the sample", "none")
+            raise input_error(
+                Where(source),
+                f"labelled rows must have the column {column_name}",
+                "keep the columns of the sample",
+                "none",
+            )
     return text_columns, column_names
 
 
@@ -283,7 +297,8 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
     """Steps of a trace: its cases with a probability are drawn; where none has one, all are."""
     import pandas as pd
 
-    certificate, n_failed = stated_certificate(policy), failed_count(trace)
+    certificate = stated_certificate(policy)
+    n_failed = failed_count(trace)
     trace = answered_cases(trace)
     case_notes = check_new_cases(trace, policy, certificate)
     all_cases = [
@@ -310,10 +325,8 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
     step_notes = (
         [f"{n_undrawn:,} labels of requests that were not drawn are left out."] if n_undrawn else []
     )
-    decisions, cells = (
-        np.zeros(len(all_cases), dtype=np.int8),
-        np.full(len(all_cases), -1, dtype=np.int8),
-    )
+    decisions = np.zeros(len(all_cases), dtype=np.int8)
+    cells = np.full(len(all_cases), -1, dtype=np.int8)
     replayed_arm = arm or certificate.get("arm")
     if len(case_indices := np.flatnonzero(is_included & has_label)):
         outcome_codes = join_columns(
@@ -371,8 +384,12 @@ def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ())
     n_wrong = int((~((columns["probability"] > 0.0) & (columns["probability"] <= 1.0))).sum())
     if n_wrong:
         fault_text = f"{n_wrong:,} of {len(columns):,} rows that are not"
-        remedy = "state with which each request was drawn"
-        raise input_error(Where(source), f"{PROBABILITY_KEY} must be in (0, 1]", remedy, fault_text)
+        raise input_error(
+            Where(source),
+            f"{PROBABILITY_KEY} must be in (0, 1]",
+            "state with which each request was drawn",
+            fault_text,
+        )
     check_ids(columns["id"], source)
     step_rows = columns.assign(at=_moments(columns["at"].tolist(), source))
     _check_strata(step_rows, source)
@@ -380,10 +397,8 @@ def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ())
     # Rows of one time are one step, so that no order which may rest on the label counts; samples
 
     # follow by name.
-    is_sampled, has_times = (
-        bool((step_rows["sample"] != "").any()),
-        bool((step_rows["at"] != "").any()),
-    )
+    is_sampled = bool((step_rows["sample"] != "").any())
+    has_times = bool((step_rows["at"] != "").any())
     n_moved = sum(
         later_time < earlier_time for earlier_time, later_time in pairwise(step_rows["at"])
     )
@@ -438,15 +453,20 @@ def check_ids(request_ids: Iterable[str], source: str) -> None:
         fault_text = (
             f"{len(repeated_ids):,} that are there twice, such as {shown_value(repeated_ids[0])}"
         )
-        requirement = "column request_id must name a request once"
-        raise input_error(Where(source), requirement, "keep one of its rows", fault_text)
+        raise input_error(
+            Where(source),
+            "column request_id must name a request once",
+            "keep one of its rows",
+            fault_text,
+        )
 
 
 def _moments(declared_times: Sequence[str], source: str) -> list[str]:
     """Times as texts that sort as time does; '' where no row states one."""
     if not any(declared_times):
         return [""] * len(declared_times)
-    utc_times, wrong_times = [], []
+    utc_times = []
+    wrong_times = []
     for time_text in declared_times:
         try:
             utc_times.append(utc_text(datetime.fromisoformat(time_text)))
@@ -457,8 +477,12 @@ def _moments(declared_times: Sequence[str], source: str) -> list[str]:
             f"{len(wrong_times):,} of {len(declared_times):,} that are not, "
             f"such as {shown_value(wrong_times[0])}"
         )
-        requirement = "column at must be ISO 8601 in every row or in none"
-        raise input_error(Where(source), requirement, "complete it, or leave it out", fault_text)
+        raise input_error(
+            Where(source),
+            "column at must be ISO 8601 in every row or in none",
+            "complete it, or leave it out",
+            fault_text,
+        )
     return utc_times
 
 
@@ -474,6 +498,9 @@ def _check_strata(stream_rows: pd.DataFrame, source: str) -> None:
             f"{len(uneven_strata):,} of {len(distinct_chances):,} strata with several, such as "
         )
         fault_text += shown_value(" ".join(uneven_strata.index[0]))
-        requirement = f"{PROBABILITY_KEY} must be the same within a stratum of a sample"
-        remedy = "keep column stratum, or leave it and sample out where each was drawn by itself"
-        raise input_error(Where(source), requirement, remedy, fault_text)
+        raise input_error(
+            Where(source),
+            f"{PROBABILITY_KEY} must be the same within a stratum of a sample",
+            "keep column stratum, or leave it and sample out where each was drawn by itself",
+            fault_text,
+        )

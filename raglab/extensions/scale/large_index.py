@@ -19,7 +19,6 @@ from typing import Any
 
 import faiss
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extensions.scale.shard_manifests import file_hash
 from raglab.retrieval.dense import DenseIndex, EmbeddingCache, TextEncoder, embed
@@ -35,6 +34,7 @@ from raglab.store.files import (
     write_parts,
     write_text,
 )
+from raglab.values import VectorArray, WholeArray
 from raglab.words.canonical import digest
 
 FAISS_FILE, MANIFEST, LOCK = "dense.faiss", "manifest.txt", "lock"
@@ -59,12 +59,12 @@ class StoredVectors:
     ntotal: int
     check: Callable[[], None]
 
-    def __getitem__(self, at: NDArray[np.integer], /) -> NDArray[np.float32]:
+    def __getitem__(self, at: WholeArray, /) -> VectorArray:
         """Vectors by position, [*at.shape, dim]."""
         self.check()
         return self.index.reconstruct_batch(at.ravel()).reshape(*at.shape, -1)
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Any:  # noqa: ANN401
+    def search(self, queries: VectorArray, k: int) -> Any:  # noqa: ANN401
         """The k nearest, as FAISS returns them."""
         self.check()
         return self.index.search(
@@ -183,14 +183,14 @@ def drop_older(index_parent: Path, current: Path | None) -> None:
       current: folder of the index that is asked from now on; None where that is no large one.
     """
     older_locks = [
-        lock_path
-        for lock_path in index_parent.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}")
-        if lock_path.parent != current and not lock_path.parent.is_symlink()
+        path
+        for path in index_parent.glob(f"large-{'[0-9a-f]' * 16}/{LOCK}")
+        if path.parent != current and not path.parent.is_symlink()
     ]
-    for lock_path in sorted(older_locks, key=getmtime)[:-1]:
-        with suppress(OSError, InputError), locked(lock_path, wait_s=0.0):
-            (lock_path.parent / MANIFEST).unlink(missing_ok=True)  # first: the rest is no index
-            shutil.rmtree(lock_path.parent)
+    for path in sorted(older_locks, key=getmtime)[:-1]:
+        with suppress(OSError, InputError), locked(path, wait_s=0.0):
+            (path.parent / MANIFEST).unlink(missing_ok=True)  # first: the rest is no index
+            shutil.rmtree(path.parent)
 
 
 def _manifest(folder: Path) -> str:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import TracePart
@@ -24,9 +23,9 @@ from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData, Structure
 from raglab.replay import group_by_structure
 from raglab.store.files import replacing
-from raglab.values import refuse
+from raglab.values import AnyArray, refuse
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, AnyArray]
 
 
 class ShardEvidence(NamedTuple):
@@ -70,8 +69,11 @@ def measured_parts(
         not kept.
     """
     if policy.structure.decision is not None:
-        rule = "shards must be measured for a policy of rule chain"
-        refuse(rule, policy.decision.rule, "replay them as they are")
+        refuse(
+            "shards must be measured for a policy of rule chain",
+            policy.decision.rule,
+            "replay them as they are",
+        )
     with tempfile.TemporaryDirectory(prefix="raglab-") as folder:
         pairs = [(part, f"{folder}/{number:05d}.npz") for number, part in enumerate(parts)]
         rests = run_each(measure_shard, pairs, policy, arm, what="measure")

@@ -6,19 +6,14 @@ alone.
 
 from __future__ import annotations
 
-import gc
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, Literal, NamedTuple, NoReturn
 from uuid import uuid4
-
-import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.document_names import EXACT_NAMES
 from raglab.extensions.scale.shard_manifests import Manifest, ShardRow, shard_row
@@ -58,13 +53,12 @@ from raglab.store.records import case_record, parse_case
 from raglab.store.trace_files import open_trace
 from raglab.store.trace_merging import check_alike, shared_facts
 from raglab.store.traces import Trace
-from raglab.values import Case, Corpus
+from raglab.values import Case, Corpus, IntArray
 
 WORK_FOLDER = "build.parts"  # folder beside the shards
 # file in it that names the work; a folder without one is another's, and never deleted
 WORK_MARK = "raglab-build"
 SHARD_WAIT_S = 24 * 3600.0  # for a shard that another worker holds, as long as for a large index
-WORK_CHECK_S = 5.0  # seconds before a worker looks again whether its work is over
 _CORPUS_FILE = "corpus.jsonl"
 
 
@@ -167,17 +161,17 @@ def _built_shard(
     work_name: str,
     build_plan: Building,
     cases_by_shard: Sequence[Sequence[Case]],
-    allowed_chunks: Sequence[Sequence[NDArray[np.int64] | None]],
+    allowed_chunks: Sequence[Sequence[IntArray | None]],
     folder: Path,
     version: int,
 ) -> BuiltShard:
     """A shard of this process's work, built where it does not stand yet."""
     with held_shard(folder / WORK_FOLDER, shard_number, work_name):
-        shard_path = folder / shard_name(version, shard_number)
-        shard_trace = build_planned(
-            build_plan, cases_by_shard[shard_number], allowed_chunks[shard_number], shard_path
+        path = folder / shard_name(version, shard_number)
+        trace = build_planned(
+            build_plan, cases_by_shard[shard_number], allowed_chunks[shard_number], path
         )
-        return shard_row(shard_trace, shard_path), shared_facts(shard_trace)
+        return shard_row(trace, path), shared_facts(trace)
 
 
 class ShardWork(NamedTuple):
@@ -242,13 +236,13 @@ def _is_built(shard_path: Path, expected_meta: Mapping[str, Any]) -> bool:
     with suppress(*UNREADABLE_PART_ERRORS, TypeError):
         stored_meta = open_trace(shard_path)[1]["meta"] if shard_path.is_file() else {}
         return all(
-            stored_meta.get(meta_key) == expected_meta.get(meta_key)
-            for meta_key in ("fingerprint", "pack", EXACT_NAMES)
+            stored_meta.get(key) == expected_meta.get(key)
+            for key in ("fingerprint", "pack", EXACT_NAMES)
         )
     return False
 
 
-# of the work that this process does for another; the latest alone, until it is over
+# of the work that this process does for another; the latest alone
 _PLANS: dict[str, Building] = {}
 _PLANS_LOCK = Lock()
 
@@ -268,7 +262,8 @@ def _build_in_process(numbered_fingerprint: tuple[int, str], shard_work: ShardWo
         # another write has made it, without this folder
         if next_version(shard_work.folder)[0] != shard_work.version:
             refuse_work(work_folder)
-        build_plan, shard_cases = _plan_of(shard_work), read_cases(work_folder, shard_number)
+        build_plan = _plan_of(shard_work)
+        shard_cases = read_cases(work_folder, shard_number)
         if build_plan.meta(shard_cases)["fingerprint"] != fingerprint:
             refuse_work(work_folder)
         case_names = [f"case {case.id!r}" for case in shard_cases]
@@ -284,7 +279,7 @@ def _build_in_process(numbered_fingerprint: tuple[int, str], shard_work: ShardWo
 
 
 def _plan_of(shard_work: ShardWork) -> Building:
-    """What a work's shards are built with, by this process; let go once the work is over."""
+    """What a work's shards are built with, by this process; let go for the next work."""
     with _PLANS_LOCK:
         build_plan = _PLANS.get(shard_work.name)
         if build_plan is None:
@@ -295,18 +290,7 @@ def _plan_of(shard_work: ShardWork) -> Building:
             build_plan = _PLANS[shard_work.name] = Building(
                 corpus=corpus, reader=document_reader, **shard_work.made_with
             )
-            # A worker is not told when the last shard is done, which may be another's, but sees
-            # that the work is gone.
-            Thread(target=_drop_plan, args=(work_folder, shard_work.name), daemon=True).start()
         return build_plan
-
-
-def _drop_plan(work_folder: Path, work_name: str) -> None:
-    """Await the end of a work, then let go of its corpus, models and indexes, which interlink."""
-    while work_name in _PLANS and _is_named(work_folder, work_name):
-        time.sleep(WORK_CHECK_S)
-    _PLANS.pop(work_name, None)
-    gc.collect()
 
 
 def _is_of(
@@ -314,7 +298,7 @@ def _is_of(
 ) -> bool:
     """Whether a manifest names the shards that would be built of some cases."""
     is_same_pack = manifest.shared.get("pack in their meta") == build_plan.pack.stored
-    return is_same_pack and [shard_entry.fingerprint for shard_entry in manifest.shards] == [
+    return is_same_pack and [entry.fingerprint for entry in manifest.shards] == [
         build_plan.meta(shard_cases)["fingerprint"] for shard_cases in cases_by_shard
     ]
 
@@ -330,14 +314,15 @@ def begin_work(work_folder: Path) -> str:
         and not (work_folder / WORK_MARK).is_file()
         and any(work_folder.iterdir())
     ):
-        requirement = "the folder of a build's work must be one that a build wrote"
-        fault_text = f"one without a file {WORK_MARK}"
         raise input_error(
-            Where(str(work_folder)), requirement, "move it away, or build elsewhere", fault_text
+            Where(str(work_folder)),
+            "the folder of a build's work must be one that a build wrote",
+            "move it away, or build elsewhere",
+            f"one without a file {WORK_MARK}",
         )
-    work_name = uuid4().hex
-    write_text(f"{work_name}\n", make_folder(work_folder) / WORK_MARK)
-    return work_name
+    name = uuid4().hex
+    write_text(f"{name}\n", make_folder(work_folder) / WORK_MARK)
+    return name
 
 
 def end_work(work_folder: Path) -> None:
@@ -347,11 +332,11 @@ def end_work(work_folder: Path) -> None:
     """
     if not (work_folder / WORK_MARK).is_file():
         return
-    for entry_path in work_folder.iterdir():
-        if entry_path.is_dir():
-            shutil.rmtree(entry_path, ignore_errors=True)
-        elif entry_path.name != WORK_MARK:
-            entry_path.unlink(missing_ok=True)
+    for path in work_folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != WORK_MARK:
+            path.unlink(missing_ok=True)
     shutil.rmtree(work_folder, ignore_errors=True)
 
 
@@ -419,9 +404,12 @@ def refuse_work(work_folder: Path) -> NoReturn:
     Raises:
       InputError: always.
     """
-    requirement = "corpus and cases of a build must be those that it wrote for its workers"
-    remedy = "build into a folder that no other build writes to"
-    raise input_error(Where(str(work_folder)), requirement, remedy, "others, or none")
+    raise input_error(
+        Where(str(work_folder)),
+        "corpus and cases of a build must be those that it wrote for its workers",
+        "build into a folder that no other build writes to",
+        "others, or none",
+    )
 
 
 def _cases_path(work_folder: Path, shard_number: int) -> Path:

@@ -56,11 +56,7 @@ def facts_of(trace: Any) -> ShardFacts:  # noqa: ANN401 - a trace
 
 def shared_hash(shared: Mapping[str, Any]) -> str:
     """Hash of what all shards share; calls that failed are of each."""
-    return digest(
-        canonical_json(
-            {fact_name: shared[fact_name] for fact_name in shared if fact_name != FAILED_FACT}
-        )
-    )
+    return digest(canonical_json({name: shared[name] for name in shared if name != FAILED_FACT}))
 
 
 def count_size(counts: CaseCounts) -> int:
@@ -145,7 +141,8 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
       TraceError: none there, of another schema, or altered.
     """
-    manifest_path, requirement = folder / MANIFEST_NAME, "a manifest must be as it was written"
+    manifest_path = folder / MANIFEST_NAME
+    requirement = "a manifest must be as it was written"
     if not manifest_path.is_file():
         raise _manifest_error(
             manifest_path, "a folder of a trace must hold its manifest", "none there"
@@ -155,8 +152,11 @@ def read_manifest(folder: Path) -> Manifest:
         manifest_fields.get("schema_version") if isinstance(manifest_fields, dict) else None
     )
     if schema_version != MANIFEST_SCHEMA:
-        schema_requirement = f"the schema of a manifest must be version {MANIFEST_SCHEMA}"
-        raise _manifest_error(manifest_path, schema_requirement, shown_value(schema_version))
+        raise _manifest_error(
+            manifest_path,
+            f"the schema of a manifest must be version {MANIFEST_SCHEMA}",
+            shown_value(schema_version),
+        )
     known_fields = {
         field_name: manifest_fields[field_name]
         for field_name in Manifest._fields
@@ -165,10 +165,12 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = TypeAdapter(Manifest).validate_json(canonical_json(known_fields), strict=True)
     except ValidationError as error:
-        fault_text = f"altered content at {error.errors()[0]['loc']}"
-        raise _manifest_error(manifest_path, requirement, fault_text) from error
+        raise _manifest_error(
+            manifest_path, requirement, f"altered content at {error.errors()[0]['loc']}"
+        ) from error
     # Its hash tells damage, not whoever meant it: shards differ, and counts add up.
-    shared, hashes = manifest.shared, [row.sha256 for row in manifest.shards]
+    shared = manifest.shared
+    hashes = [row.sha256 for row in manifest.shards]
     lists = (shared["arms"], shared["signals"], manifest.files, hashes)
     if (
         manifest.rows != manifest_fields
@@ -180,8 +182,16 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _manifest_error(path: Path, requirement: str, fault_text: str) -> TraceError:
-    remedy = "put it back, or write the trace again with `raglab.io.save_shards`"
-    return TraceError(str(input_error(Where(str(path)), requirement, remedy, fault_text)))
+    return TraceError(
+        str(
+            input_error(
+                Where(str(path)),
+                requirement,
+                "put it back, or write the trace again with `raglab.io.save_shards`",
+                fault_text,
+            )
+        )
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

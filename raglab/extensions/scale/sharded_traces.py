@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.measurement import Evidence
 from raglab.decision.recorded_answers import keep_used_chunks
@@ -62,7 +61,17 @@ from raglab.store.traces import (
     split_error,
     with_column,
 )
-from raglab.values import NO_LABEL, Case, CaseCounts, case_positions, count_cases, counted, refuse
+from raglab.values import (
+    NO_LABEL,
+    Case,
+    CaseCounts,
+    IntArray,
+    WholeArray,
+    case_positions,
+    count_cases,
+    counted,
+    refuse,
+)
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.html_display import Fold
 from raglab.words.results import Result, Summary
@@ -103,11 +112,11 @@ class TraceChange(NamedTuple):
         if self.method == "with_column":
             return with_column(trace, *self.arguments)
         if self.method == "split":  # a trace in memory has no split of those without one
-            split_name = self.arguments[0]
+            name = self.arguments[0]
             case_indices = [
                 case_index
                 for case_index, case in enumerate(trace.cases)
-                if (case.split or NO_LABEL) == split_name
+                if (case.split or NO_LABEL) == name
             ]
             return trace.subset(case_indices)
         return getattr(trace, self.method)(*self.arguments)
@@ -146,8 +155,9 @@ class Shard:
         if self.facts is not None:
             self._check_size(len(trace), count_size(self.facts.counts))
             if self.facts != facts_of(trace):
-                difference = "other cases, arms, signals or parameters"
-                self._refuse("hold what its manifest says of it", difference)
+                self._refuse(
+                    "hold what its manifest says of it", "other cases, arms, signals or parameters"
+                )
         for change in self.changes:
             trace = change.apply(trace)
         self._check_size(len(trace), self.size)
@@ -159,8 +169,9 @@ class Shard:
         self.check()
         cases = list(self.kind.cases_of(self.path))
         if self.facts is not None and self.facts.counts != count_cases(cases):
-            requirement = "hold as many cases of each split and label as its manifest counts"
-            self._refuse(requirement, "others")
+            self._refuse(
+                "hold as many cases of each split and label as its manifest counts", "others"
+            )
         for change in self.changes:
             cases = change.of_cases(cases)
         return cases
@@ -187,7 +198,8 @@ class Shard:
 
         What is no file, such as a pipe, is never opened.
         """
-        shard_path, fault = Path(self.path), "none there"
+        shard_path = Path(self.path)
+        fault = "none there"
         with suppress(OSError):
             if shard_path.is_file():
                 fault = "another file" if file_hash(shard_path) != self.sha256 else ""
@@ -251,7 +263,7 @@ class ShardedCases(Sequence[Case]):
         return self._read[1]
 
 
-def part_starts(shards: Sequence[Shard]) -> NDArray[np.int64]:
+def part_starts(shards: Sequence[Shard]) -> IntArray:
     """Position of the first case of each shard, and the number of all cases."""
     return np.cumsum([0, *(shard.size for shard in shards)])
 
@@ -285,11 +297,7 @@ class ShardedTrace(Result, Generic[StoredTrace]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields alone: what was read of the cases is sent to no other process."""
-        return {
-            field_name: field_value
-            for field_name, field_value in vars(self).items()
-            if field_name != "cases"
-        }
+        return {name: value for name, value in vars(self).items() if name != "cases"}
 
     def __len__(self) -> int:
         """Count the cases, Q."""
@@ -348,8 +356,8 @@ class ShardedTrace(Result, Generic[StoredTrace]):
     def loaded(self) -> StoredTrace:
         """The whole trace in memory, each shard with the chunks that its cases need."""
         first_shard, *later_shards = map(keep_used_chunks, self.shards())
-        whole_trace: StoredTrace = first_shard.merge(*later_shards)
-        return whole_trace
+        trace: StoredTrace = first_shard.merge(*later_shards)
+        return trace
 
     @contextmanager
     def measured_once(self, policy: PolicyData, arm: str | None) -> Iterator[Self]:
@@ -371,7 +379,7 @@ class ShardedTrace(Result, Generic[StoredTrace]):
             ]
             yield replace(self, parts=tuple(measured_shards))
 
-    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+    def subset(self, rows: Sequence[int] | WholeArray) -> Self:
         """Trace of some cases only, by position among those of all shards, in their order.
 
         Args:
@@ -382,19 +390,23 @@ class ShardedTrace(Result, Generic[StoredTrace]):
         """
         case_indices = case_positions(rows, len(self)).astype(np.int64)
         if not len(case_indices):
-            requirement = f"rows must be positions from 0 to {len(self) - 1}"
-            refuse(requirement, "none", "keep at least one case")
+            refuse(
+                f"rows must be positions from 0 to {len(self) - 1}",
+                "none",
+                "keep at least one case",
+            )
         shard_starts = part_starts(self.parts)
         shard_numbers = np.searchsorted(shard_starts, case_indices, side="right") - 1
         if np.any(np.diff(shard_numbers) < 0):
-            disorder = "some of an earlier shard behind a later one"
-            refuse("rows must go from shard to shard", disorder, "sort them")
+            refuse(
+                "rows must go from shard to shard",
+                "some of an earlier shard behind a later one",
+                "sort them",
+            )
         kept_shards = []
         for shard_number in np.unique(shard_numbers).tolist():
-            shard, local_indices = (
-                self.parts[shard_number],
-                case_indices[shard_numbers == shard_number] - shard_starts[shard_number],
-            )
+            shard = self.parts[shard_number]
+            local_indices = case_indices[shard_numbers == shard_number] - shard_starts[shard_number]
             is_whole = np.array_equal(local_indices, np.arange(shard.size))
             changed_shard = shard.changed(
                 "subset", local_indices, size=len(local_indices), counts=None
@@ -525,9 +537,12 @@ class ShardedTrace(Result, Generic[StoredTrace]):
         """
         for trace in traces:
             if not isinstance(trace, ShardedTrace):
-                requirement = "a trace that is merged with shards must be one of shards"
-                remedy = "write it first: raglab.io.save_shards([trace], folder)"
-                raise input_error(Where("merge"), requirement, remedy, f"a {type(trace).__name__}")
+                raise input_error(
+                    Where("merge"),
+                    "a trace that is merged with shards must be one of shards",
+                    "write it first: raglab.io.save_shards([trace], folder)",
+                    f"a {type(trace).__name__}",
+                )
             check_alike(_stated(self), _stated(trace))
         all_traces: list[ShardedTrace[Any]] = [self, *traces]
         shards = [shard for trace in all_traces for shard in trace.parts]
@@ -560,9 +575,12 @@ class ShardedTrace(Result, Generic[StoredTrace]):
             its cases, or a case occurs twice.
         """
         if self.place is None or not self.place.is_dir():
-            requirement = "cases must be appended to a folder of shards as it stands"
-            remedy = "write it by `save` first"
-            raise input_error(Where("append"), requirement, remedy, "a part of one, or a file")
+            raise input_error(
+                Where("append"),
+                "cases must be appended to a folder of shards as it stands",
+                "write it by `save` first",
+                "a part of one, or a file",
+            )
         return _write_version(traces, self.place, shard, append=True)
 
     def _changed(self, shards: Sequence[Shard], change_identity: Sequence[Any]) -> Self:
@@ -575,10 +593,8 @@ class ShardedTrace(Result, Generic[StoredTrace]):
         """A row a shard: file, cases and hash."""
         import pandas as pd
 
-        shard_rows = [
-            (Path(shard.path).name, shard.size, shard.sha256[:12]) for shard in self.parts
-        ]
-        return pd.DataFrame(shard_rows, columns=["file", "cases", "hash"])
+        rows = [(Path(shard.path).name, shard.size, shard.sha256[:12]) for shard in self.parts]
+        return pd.DataFrame(rows, columns=["file", "cases", "hash"])
 
     def _summary(self) -> Summary:
         is_counted = all(shard.counts is not None for shard in self.parts)
@@ -619,11 +635,11 @@ def _stated(sharded_trace: ShardedTrace[Any]) -> dict[str, Any]:
 
     Their shared facts, with the signals that were added.
     """
-    added_facts = {
+    facts = {
         "signals": list(sharded_trace.signals),
         "added signals": _added_signals(sharded_trace),
     }
-    return {**sharded_trace.shared, **added_facts}
+    return {**sharded_trace.shared, **facts}
 
 
 def _ids_of(parts: Iterable[Any], earlier_ids: set[str] | None = None) -> set[str]:
@@ -755,11 +771,12 @@ def _write_version(
             shard_rows.append(shard_row(trace_piece, shard_path))
             trace_class = type(trace_piece)
         if common_facts is None:
-            requirement, remedy = (
+            raise input_error(
+                Where(str(folder)),
                 "a trace of shards must have at least one case",
                 "give at least one",
+                "no trace",
             )
-            raise input_error(Where(str(folder)), requirement, remedy, "no trace")
         replace_shards(folder, manifest, shard_rows, common_facts)
     return open_shards(folder, trace_class)
 
@@ -816,11 +833,11 @@ def remove_orphans(folder: Path, manifest: Manifest | None) -> None:
     """
     if manifest is None:
         return
-    for file_path in list(folder.iterdir()):
-        name_match = _SHARD_FILE_NAME.fullmatch(file_path.name)
+    for path in list(folder.iterdir()):
+        name_match = _SHARD_FILE_NAME.fullmatch(path.name)
         if name_match is None or int(name_match[2]) > manifest.version:
             continue
-        if file_path.is_dir() and not file_path.is_symlink():
-            shutil.rmtree(file_path, ignore_errors=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
         elif name_match[1] not in manifest.files:
-            file_path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)

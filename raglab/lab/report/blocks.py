@@ -115,8 +115,9 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         "expected_cost": estimate_cells(table, "expected_cost", "expected_cost_"),
     }
     columns |= {rate: rate_cells(table, rate, f"{rate}_") for rate in metrics.RATES}
-    caption = "Expected cost a case and rates, with counts and exact 95 % intervals."
-    return column_table(caption, columns)
+    return column_table(
+        "Expected cost a case and rates, with counts and exact 95 % intervals.", columns
+    )
 
 
 def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:
@@ -220,7 +221,8 @@ def flip_blocks(
     """Cases two policies decide differently, most harmful change first, and how many there are."""
     rows = flipped_cases(before, after)
     most = rows[:MOST_FLIPS]
-    gained, lost = (after.right & ~before.right).sum(), (before.right & ~after.right).sum()
+    gained = (after.right & ~before.right).sum()
+    lost = (before.right & ~after.right).sum()
     text = (
         f"{len(rows)} of {len(before)} cases change from {cut_text(first)} to {cut_text(second)}: "
         f"{gained} become right, {lost} become wrong."

@@ -13,10 +13,9 @@ from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals
-from raglab.lab.arrays import CodeArray, FloatArray, IntArray
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.store.policies import Policy
-from raglab.values import Status, check_labelled
+from raglab.values import CodeArray, FloatArray, IntArray, Status, check_labelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,14 +34,14 @@ def probability_histograms(signals: AnswerSignals, status: CodeArray) -> IntArra
       status: decisions, [Q].
     """
     percent_scores = 100.0 * signals.score[P_RIGHT]
-    outcome_cells = [
+    cells = [
         [
             _fine_counts(percent_scores[(signals.label == label) & (status == decision)])
             for decision in Status
         ]
         for label in Status
     ]
-    return np.array(outcome_cells)
+    return np.array(cells)
 
 
 def _fine_counts(percent_scores: FloatArray) -> IntArray:
@@ -66,11 +65,11 @@ def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], IntArr
     Raises:
       ValueError: some case has no label.
     """
-    case_labels = check_labelled(decisions.label_code)
+    labels = check_labelled(decisions.label_code)
     stage_names = decisions.decided_by.astype(str)
     label_counts = {
         (stage_name, status): np.bincount(
-            case_labels[(stage_names == stage_name) & (decisions.status == status)],
+            labels[(stage_names == stage_name) & (decisions.status == status)],
             minlength=len(Status),
         )
         for stage_name in sorted(np.unique(stage_names).tolist(), key=chain_place)
@@ -96,7 +95,8 @@ def harm(decisions: CaseVerdicts) -> IntArray:
 def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
     """Cases whose status or verdict differs, most harmful change first, then in trace order."""
     rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
-    was, now = harm(before)[rows], harm(after)[rows]
+    was = harm(before)[rows]
+    now = harm(after)[rows]
     flips: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
     return flips
 

@@ -180,7 +180,8 @@ def _standing(
     report_data: ReportData, study: TuneResult | None, costs: metrics.Costs | None
 ) -> Standing:
     """How the subject stands on the cases of the page."""
-    subject, subject_learned = report_data.subject, report_data.learned.get(report_data.subject)
+    subject = report_data.subject
+    subject_learned = report_data.learned.get(report_data.subject)
     in_sample_text, contest_roles, same_policy = "", dict.fromkeys(FREE_POLICIES, "free policy"), ""
     if study is not None:
         in_sample_text = "" if study.unseen else estimate_text(study, len(report_data.trace))
@@ -270,8 +271,7 @@ def _page_findings(report_data: ReportData, standing: Standing) -> pd.DataFrame:
 def _label_counts(report_data: ReportData) -> dict[str, int]:
     """Cases of the page by what is to be done."""
     return {
-        label_words: int((report_data.signals.label == status).sum())
-        for status, label_words in TO_DO.items()
+        words: int((report_data.signals.label == status).sum()) for status, words in TO_DO.items()
     }
 
 
@@ -288,18 +288,22 @@ def _cases(report_data: ReportData, study: TuneResult | None) -> Fact:
     label_counts = ", ".join(
         f"{n_cases:,} {label_words}" for label_words, n_cases in _label_counts(report_data).items()
     )
-    split, is_own_split = cut_text(report_data.split), set(trace.counted()) == {report_data.split}
+    split = cut_text(report_data.split)
+    is_own_split = set(trace.counted()) == {report_data.split}
     split_text = f" of split {split}" if is_own_split else f", not all of split {split}"
     subject_learned = report_data.learned.get(report_data.subject)
     chosen_text = "" if len(report_data.names) == 1 else "What was tuned on is not known here."
     is_doubted = bool(chosen_text) and not is_own_split
     if study is not None:
         case_relation = "other" if study.unseen else "the same"
-        chosen_text, is_doubted = f"It was chosen on {case_relation} cases.", not study.unseen
+        chosen_text = f"It was chosen on {case_relation} cases."
+        is_doubted = not study.unseen
     elif subject_learned is not None and (subject_learned.k or subject_learned.doubt):
-        chosen_text, is_doubted = subject_learned.doubt or "It learned from these.", False
+        chosen_text = subject_learned.doubt or "It learned from these."
+        is_doubted = False
     elif _tuned_elsewhere(report_data):
-        chosen_text, is_doubted = "It was tuned on other cases, by its own record.", False
+        chosen_text = "It was tuned on other cases, by its own record."
+        is_doubted = False
     details = []
     if subject_learned is not None and subject_learned.k and study is not None and study.unseen:
         details.append(f"Equal questions in two splits: {subject_learned.text}.")

@@ -59,10 +59,8 @@ MAX_SLICES = 20
 
 def weak_spots(report_data: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
-    slice_table, subject = (
-        slices(report_data.decisions[report_data.subject]),
-        cut_text(report_data.subject),
-    )
+    slice_table = slices(report_data.decisions[report_data.subject])
+    subject = cut_text(report_data.subject)
     weaker_slices = slice_table[slice_table["rate"] < slice_table["rest"]]
     shown_slices = weaker_slices.head(MAX_SLICES)
     if not len(shown_slices):
@@ -88,13 +86,17 @@ def weak_spots(report_data: ReportData) -> list[Block]:
             for slice_word in slice_words.tolist()
         ],
     }
-    caption = (
-        f"Slices in which {subject} passes less often than on all other cases, "
-        f"{len(shown_slices)} of "
-        f"{len(weaker_slices)} (of {len(slice_table)} in all); p by Fisher's exact test, "
-        "corrected (Holm)."
-    )
-    return [column_table(caption, slice_columns)]
+    return [
+        column_table(
+            (
+                f"Slices in which {subject} passes less often than on all other cases, "
+                f"{len(shown_slices)} of "
+                f"{len(weaker_slices)} (of {len(slice_table)} in all); p by Fisher's exact test, "
+                "corrected (Holm)."
+            ),
+            slice_columns,
+        )
+    ]
 
 
 def cockpit_section(report_data: ReportData) -> list[Block]:
@@ -160,7 +162,8 @@ PARTS = {
 
 def _parts(report_data: ReportData) -> list[ReportPart]:
     """Parts whose sections have something to say."""
-    part_title, sections_by_part = "", dict[str, list[ReportSection]]()
+    part_title = ""
+    sections_by_part = dict[str, list[ReportSection]]()
     for section_title, make in SECTIONS.items():
         part_title = PARTS.get(section_title, part_title)
         if blocks := make(report_data):
@@ -269,7 +272,8 @@ def write_report(
         if learned_row.k or learned_row.unknown
     }
     if study is not None:
-        in_sample, n_certify = study.in_sample, study.n_certify
+        in_sample = study.in_sample
+        n_certify = study.n_certify
     else:
         # A study knows its splits; without one the policies' own records say what learned from
         # these cases (rule S6.11).
@@ -303,8 +307,10 @@ def write_report(
             write_bytes(block.png, figure_folder / f"{block.name}.png")
     corpus = cut_text(str(trace.meta.get("corpus", "a corpus")))
     opening = first_screen(report_data, study, costs, min_coverage, max_over_ask)
-    page_title = f"Report on {corpus}: {cut_text(report_data.subject)}"
-    write_text(render_page(page_title, opening, report_parts), page_path)
+    write_text(
+        render_page(f"Report on {corpus}: {cut_text(report_data.subject)}", opening, report_parts),
+        page_path,
+    )
     return page_path
 
 
@@ -330,12 +336,16 @@ def _report_data(
     if not len(trace):
         refuse("a report needs at least one case", "none", "check the split")
     if incumbent not in policies:
-        value = f"{', '.join(policies) or 'none'} and incumbent={incumbent!r}"
-        refuse("policies must hold the incumbent", value, "give its name as incumbent")
+        refuse(
+            "policies must hold the incumbent",
+            f"{', '.join(policies) or 'none'} and incumbent={incumbent!r}",
+            "give its name as incumbent",
+        )
     _check_tuned(policies, tuned, incumbent)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     arm_name = trace.arms[0] if arm is None else arm
-    all_policies, replayed = list(policies.values()), held_trace(trace)
+    all_policies = list(policies.values())
+    replayed = held_trace(trace)
     policy_tally = replay.tally(replayed, all_policies, arm_name)
     weighed_counts, _ = replay.trace_weighings(
         replayed, policy_tally.cells, goal.mix, all_policies, arm_name

@@ -54,7 +54,8 @@ def promise_line(report_data: ReportData) -> tuple[str, Mark]:
 
     Or that nothing is, and why.
     """
-    subject, certificate = cut_text(report_data.subject), own_certificate(report_data)
+    subject = cut_text(report_data.subject)
+    certificate = own_certificate(report_data)
     if defect := certificate_defect(report_data.policies[report_data.subject]):
         return f"Nothing: the certificate of {subject} is not valid: {defect}", "bad"
     if certificate is None:
@@ -65,7 +66,8 @@ def promise_line(report_data: ReportData) -> tuple[str, Mark]:
             else "holds no certificate"
         )
         return f"Nothing: {subject} {failure}.", ""
-    n_looks, promises = int(certificate["looks"]), certificate["promises"]
+    n_looks = int(certificate["looks"])
+    promises = certificate["promises"]
     confidence_text = f"{_confidence(certificate['delta'])} confidence"
     if n_looks > 1:
         joint_confidence = _confidence(min(1.0, certificate["spent"]))
@@ -73,10 +75,8 @@ def promise_line(report_data: ReportData) -> tuple[str, Mark]:
     rate_targets = " and ".join(_target(promise["name"], promise["alpha"]) for promise in promises)
     joint_clause = ", all together," * (len(promises) > 1)
     case_text = f"questions like the {certificate.get('cases', DASH)} cases that certified it"
-    page_basis, certified_basis = (
-        report_data.decisions[report_data.subject].basis,
-        certificate["basis"],
-    )
+    page_basis = report_data.decisions[report_data.subject].basis
+    certified_basis = certificate["basis"]
     promise_text = (
         f"{rate_targets}{joint_clause} with {confidence_text}, on {case_text}. They were judged "
         f"by {certified_basis}"
@@ -156,10 +156,13 @@ def _group_blocks(report_data: ReportData) -> list[Block]:
     )
     frame = frame.sort_values("cases", ascending=False, kind="stable")
     shown = frame.head(MOST_ROWS).drop(columns="need")
-    caption = (
-        f"Rates by {attribute} on {report_data.place}, {len(shown)} of {len(frame)} rows. {COMMON}"
-    )
-    return [frame_table(caption, shown)]
+    return [
+        frame_table(
+            f"Rates by {attribute} on {report_data.place}, "
+            f"{len(shown)} of {len(frame)} rows. {COMMON}",
+            shown,
+        )
+    ]
 
 
 def _retest_blocks(
@@ -204,7 +207,8 @@ def _usual_target(report_data: ReportData) -> dict[str, float]:
 
 def _requirement_blocks(report_data: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
-    signals, failed = report_data.signals, report_data.failed
+    signals = report_data.signals
+    failed = report_data.failed
     blocks: list[Block] = []
     if failed is not None:
         blocks.append(Text(f"{cut_text(report_data.subject)} is {report_data.refusal}."))
@@ -237,11 +241,14 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> Repo
     constant = [name for name, score in signals.score.items() if not tells_apart(score)]
     frame.loc[frame["signal"].isin(constant), ["AUROC", "AUROC_low", "AUROC_high"]] = np.nan
     beyond = f"; {100 * wanted:g} % is beyond so few cases" if wanted and alpha > wanted else ""
-    caption = (
-        f"What each signal alone could carry on {place}, at a risk of {100 * alpha:g} %{beyond}. "
-        "Chance that its best threshold is certified: chosen here, so it flatters."
+    return frame_table(
+        (
+            f"What each signal alone could carry on {place}, "
+            f"at a risk of {100 * alpha:g} %{beyond}. "
+            "Chance that its best threshold is certified: chosen here, so it flatters."
+        ),
+        frame,
     )
-    return frame_table(caption, frame)
 
 
 def _alpha(n_cases: int, target: float | None) -> float:
@@ -263,13 +270,12 @@ def best_sentence(signals: AnswerSignals, place: str, n_certify: int | None = No
         where there is none.
     """
     n_ok = int((signals.label == Status.ok).sum()) if n_certify is None else n_certify
-    split_text = place if n_certify is None else "split certify"
+    text = place if n_certify is None else "split certify"
     if not n_ok:
-        return f"No case of {split_text} is labelled ok, so nothing can be certified."
+        return f"No case of {text} is labelled ok, so nothing can be certified."
     least_certified = percent(float(metrics.upper_bound(0, n_ok, DELTA)))
     return (
-        f"The {n_ok} answerable cases of {split_text}, all answered rightly, certify "
-        f"{least_certified}."
+        f"The {n_ok} answerable cases of {text}, all answered rightly, certify {least_certified}."
     )
 
 

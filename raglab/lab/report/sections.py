@@ -160,7 +160,8 @@ class ReportData(NamedTuple):
 
 def head(report_data: ReportData) -> list[Block]:
     """Corpus, trace, models; then what a reader must know."""
-    trace, meta = report_data.trace, report_data.trace.meta
+    trace = report_data.trace
+    meta = report_data.trace.meta
     parameters = meta.get("parameters", {})
     n_documents, n_chunks = (meta.get(meta_key, DASH) for meta_key in ("n_documents", "n_chunks"))
     source_facts = {
@@ -307,22 +308,33 @@ def stages_section(report_data: ReportData) -> list[Block]:
 
 def boundary_section(report_data: ReportData) -> list[Block]:
     """Confidence of the subject's cases by label and two thresholds, if they decide anything."""
-    subject, policy = cut_text(report_data.subject), report_data.policies[report_data.subject]
+    subject = cut_text(report_data.subject)
+    policy = report_data.policies[report_data.subject]
     if report_data.by_cost(report_data.subject):
         histograms = probability_histograms(
             report_data.signals, report_data.decisions[report_data.subject].status
         )
         figure = figures.probability_by_label(histograms, FINE_EDGES)
-        caption = f"{P_RIGHT} by label and by decision of {subject}, in bins of 4 points."
-        return [picture("probability_by_label", caption, figure, report_data.note)]
+        return [
+            picture(
+                "probability_by_label",
+                f"{P_RIGHT} by label and by decision of {subject}, in bins of 4 points.",
+                figure,
+                report_data.note,
+            )
+        ]
     if not policy.confidence.enabled:
         return [Text(f"The confidence gate of {subject} is off.")]
     display = DecisionBoundaryDisplay.from_trace(
         report_data.trace, policy, report_data.arm, name=subject
     )
-    caption = f"Confidence gate of {subject}, whatever gate decides. {display.says}"
     return [
-        picture("decision_boundary", caption, display.ax_, report_data.note),
+        picture(
+            "decision_boundary",
+            f"Confidence gate of {subject}, whatever gate decides. {display.says}",
+            display.ax_,
+            report_data.note,
+        ),
         frame_table(
             "Cases by zone and label, those decided rightly with interval.", display.frame()
         ),
@@ -331,7 +343,8 @@ def boundary_section(report_data: ReportData) -> list[Block]:
 
 def search_section(report_data: ReportData) -> list[Block]:
     """Flat ranges and the Pareto scatter of the trials, where given."""
-    flat_ranges, trials = report_data.flat_ranges, report_data.trials
+    flat_ranges = report_data.flat_ranges
+    trials = report_data.trials
     blocks: list[Block] = []
     if flat_ranges is not None:
         caption = "Range of each threshold, alone, at no cost on the cases it was tuned on."
@@ -377,10 +390,8 @@ def reliability_section(report_data: ReportData) -> list[Block]:
         (P_RIGHT, 1.0) if P_RIGHT in report_data.signals.score else ("confidence", 100.0)
     )
     has_score = ~np.isnan(report_data.signals.score[score_name])
-    is_right, scores = (
-        report_data.signals.right[has_score],
-        report_data.signals.score[score_name][has_score],
-    )
+    is_right = report_data.signals.right[has_score]
+    scores = report_data.signals.score[score_name][has_score]
     if not len(scores):
         return [Text("No case has a confidence.")]
     score_text = score_name if score_unit == 1.0 else f"{score_name} / {score_unit:g}"
@@ -452,11 +463,13 @@ def candidates_section(report_data: ReportData) -> list[Block]:
         f"Expected cost a case; {cut_text(study.selected)} was selected, cross-validated. "
         f"Bars: standard error of the gain over {cut_text(study.incumbent)}, the policy to beat."
     )
-    caption = "Costs a case; all but in_sample and report are cross-validated, where they can be."
     return [
         *map(Text, report_data.notes[:1]),
         picture("candidates", figure_caption, figure),
-        frame_table(caption, candidate_table),
+        frame_table(
+            "Costs a case; all but in_sample and report are cross-validated, where they can be.",
+            candidate_table,
+        ),
     ]
 
 
@@ -465,7 +478,8 @@ def model_section(report_data: ReportData) -> list[Block]:
     decision_section = report_data.policies[report_data.subject].decision
     if not report_data.by_cost(report_data.subject) or decision_section.model is None:
         return []
-    model, signal_set = decision_section.model, report_data.signals.known
+    model = decision_section.model
+    signal_set = report_data.signals.known
     signal_parts = sorted(
         model.parts.items(),
         key=lambda signal_part: (
@@ -499,10 +513,12 @@ def model_section(report_data: ReportData) -> list[Block]:
         cost_columns[outcome.replace("_", " ")] = [
             float(outcome_costs[label][outcome]) for label in LABELS
         ]
-    cost_caption = f"Costs by label and outcome; wrong answers times {decision_section.ratio:g}."
     return [
         column_table(caption, weight_columns),
-        column_table(cost_caption, cost_columns),
+        column_table(
+            f"Costs by label and outcome; wrong answers times {decision_section.ratio:g}.",
+            cost_columns,
+        ),
     ]
 
 

@@ -95,14 +95,21 @@ def traffic_section(report_data: ReportData) -> list[Block]:
     ]
     has_moves = any(len(curve.low) > 1 for curve in review.curves.values())
     if has_moves or len(review.days):
-        caption = "Shares of decisions over each threshold, the policy's marked, and by day."
-        blocks.append(picture("traffic", caption, ReviewDisplay.from_review(review).figure_))
+        blocks.append(
+            picture(
+                "traffic",
+                "Shares of decisions over each threshold, the policy's marked, and by day.",
+                ReviewDisplay.from_review(review).figure_,
+            )
+        )
     rates = review.frame()
     shown_rates = rates[rates["n"] > 0]
     rate_columns = {column: shown_rates[column].tolist() for column in ("rate", "of", "basis")}
-    caption = f"Shares, estimated ones with {100 * review.level:g} % intervals of the draw."
     blocks.append(
-        column_table(caption, rate_columns | {"share": rate_cells(shown_rates, "estimate")})
+        column_table(
+            f"Shares, estimated ones with {100 * review.level:g} % intervals of the draw.",
+            rate_columns | {"share": rate_cells(shown_rates, "estimate")},
+        )
     )
     tables = {
         "Nearest change of each threshold": review.thresholds,

@@ -365,10 +365,8 @@ def say(language: str, reason: Reason | str) -> str:
     reason_text = TEXTS.get(language, TEXTS["en"])[reason.key]
     singular_text, _, plural_text = reason_text.partition(" / ")
     value_texts = {
-        value_name: say(language, reason_value)
-        if isinstance(reason_value, Reason)
-        else reason_value
-        for value_name, reason_value in reason.values.items()
+        value_name: say(language, value) if isinstance(value, Reason) else value
+        for value_name, value in reason.values.items()
     }
     return (plural_text if plural_text and value_texts["n"] != 1 else singular_text).format(
         **value_texts
