@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 LENGTHS = ("log_words", "log_characters")
 SOURCE = "source="
-ROUNDING = 1e-9  # share of a feature's largest value, or of 1, below which its spread is rounding
+ROUNDING = 1e-9  # share of the largest value, at least of 1, below which a spread is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,7 @@ def text_features(
     # A feature that is the same in every text, but for rounding, is 0 in these and in others. The
     # TF-IDF of a text has length 1, so a component below a billionth is rounding as a whole.
     scale = raw.std(axis=0)
-    least = ROUNDING * np.maximum(1.0, np.abs(raw).max(axis=0))
-    scale = np.where(scale > least, scale, np.inf)
+    scale = np.where(scale > ROUNDING * np.abs(raw).max(initial=1.0), scale, np.inf)
     return TextFeatures(vectorizer, reduction, labels, names, raw.mean(axis=0), scale, spread)
 
 
