@@ -76,10 +76,10 @@ def test_the_date_cascade(tmp_path):
         assert (halves["calls"] <= 0.3).all()
     near, failed, constant, turned = date_looks(dates, halves, halves, halves)
     assert near.whole.split(";")[0].endswith("of 2")
-    assert (failed.check, failed.found) == ("failed votes", "2 votes of 1 questions")
-    assert constant.found == "all votes alike in 95 of 120 questions"
+    assert (failed.check, failed.finding) == ("failed votes", "2 votes of 1 questions")
+    assert constant.finding == "all votes alike in 95 of 120 questions"
     assert constant.whole != constant.without
-    assert turned.found.startswith("in 0 of 2 fitted halves")
+    assert turned.finding.startswith("in 0 of 2 fitted halves")
     path = tmp_path / "GPT3_result/date_cot1.json"
     path.write_text(json.dumps(json.loads(path.read_text())[1:]))
     refused("all files must have the same questions", date_table, tmp_path)
@@ -122,10 +122,10 @@ def test_the_models_of_a_router(tmp_path):
         "5 of 20 test questions are nearly in train"
     }
     plain, ridge, constant, turned = router_looks(tmp_path)
-    assert plain.found == "5 of 20 test questions nearly in train, 5 wholly"
+    assert plain.finding == "5 of 20 test questions nearly in train, 5 wholly"
     assert plain.whole.endswith("n 20")
     assert ridge.without.endswith("n 15")
-    assert constant.found == "1 of 10 signals"  # all train texts have 14 words
+    assert constant.finding == "1 of 10 signals"  # all train texts have 14 words
     assert constant.without == constant.whole
     assert turned.without == "the same"
 
@@ -175,8 +175,8 @@ def test_replies_of_reasoning_models(tmp_path):
     assert refusals["intervened"].eq(cells[0].refused[30:, 1].mean()).all()
     assert (refusals["false, fitted"] <= refusals["false, intervened"]).all()
     near, constant, turned = abstention_looks(cells)
-    assert near.found == "0 of 60 judged questions are nearly in the fitted half"
-    assert "ended of SUM m" in constant.found
+    assert near.finding == "0 of 60 judged questions are nearly in the fitted half"
+    assert "ended of SUM m" in constant.finding
     assert turned.whole.endswith("n 60")
     (tmp_path / "out/stage2/SUM/m/solve_intervention_result.jsonl").unlink()
     assert len([*abstention_cells(tmp_path)]) == 1

@@ -47,7 +47,7 @@ class Look(NamedTuple):
     Attributes:
       table: name.
       check: what was looked for.
-      found: with counts.
+      finding: with counts.
       figure: what is measured.
       whole: on the table as it is.
       without: without what was found.
@@ -55,7 +55,7 @@ class Look(NamedTuple):
 
     table: str
     check: str
-    found: str
+    finding: str
     figure: str
     whole: str
     without: str
@@ -167,8 +167,8 @@ def date_looks(
         signed(halves["gain"].mean()),
         signed(halves["gain, votes differ"].mean()),
     )
-    told = f"in {(halves['turned'] > 0).sum()} of {len(halves)} fitted halves"
-    yield Look("date", "turned groups", told, figure, whole, SAME)
+    finding = f"in {(halves['turned'] > 0).sum()} of {len(halves)} fitted halves"
+    yield Look("date", "turned groups", finding, figure, whole, SAME)
 
 
 def abstention_looks(cells: Sequence[Cell]) -> Iterator[Look]:
@@ -183,9 +183,9 @@ def abstention_looks(cells: Sequence[Cell]) -> Iterator[Look]:
         signed(np.average(halves[name], weights=size))
         for name, size in (("gain", n), ("gain, clean", n - near))
     ]
-    found = f"{near.sum()} of {n.sum()} judged questions are nearly in the fitted half"
+    finding = f"{near.sum()} of {n.sum()} judged questions are nearly in the fitted half"
     figure = "policy less intervened reply"
-    yield Look("abstention", "near-duplicates", found, f"{figure}, halves", *figures)
+    yield Look("abstention", "near-duplicates", finding, f"{figure}, halves", *figures)
     constant = [
         f"{name} of {cell.group} {cell.model}"
         for cell in cells
@@ -196,8 +196,8 @@ def abstention_looks(cells: Sequence[Cell]) -> Iterator[Look]:
     figure = f"{figure}, a model left out"
     yield Look("abstention", "constant signals", "; ".join(constant) or "none", figure, whole, SAME)
     n_turned = Counter(name for names in turned for name in signal_names(names))
-    told = ", ".join(f"{name} in {n} of {len(turned)} fits" for name, n in n_turned.items())
-    yield Look("abstention", "turned groups", told or "none", figure, whole, without)
+    finding = ", ".join(f"{name} in {n} of {len(turned)} fits" for name, n in n_turned.items())
+    yield Look("abstention", "turned groups", finding or "none", figure, whole, without)
 
 
 def left_out_gains(cells: Sequence[Cell], *, is_checked: bool) -> tuple[str, list[list[str]]]:
@@ -212,21 +212,25 @@ def left_out_gains(cells: Sequence[Cell], *, is_checked: bool) -> tuple[str, lis
       Mean with its interval, and for each model left out what turns on the others.
     """
     gains, questions, turned = [], [], []
-    for _, others, own in left_out(cells):
-        fitted, judged = (joined_tables([cell.table for cell in part]) for part in (others, own))
-        groups = zip(*((c.model, c.group, kind) for c in others for kind in c.kinds), strict=True)
-        found = [
+    for _, fit_cells, judged_cells in left_out(cells):
+        fitted, judged = (
+            joined_tables([cell.table for cell in part]) for part in (fit_cells, judged_cells)
+        )
+        groups = zip(
+            *((c.model, c.group, kind) for c in fit_cells for kind in c.kinds), strict=True
+        )
+        signals = [
             name
             for group in groups
             for name in turned_groups(_signals(fitted), fitted.gross[:, 0] > 0.5, group)
         ]
-        names = signal_names(found) if is_checked else []
-        turned.append(found)
-        texts = [f"{cell.model} {row}" for cell in others for row in range(len(cell.kinds))]
+        names = signal_names(signals) if is_checked else []
+        turned.append(signals)
+        texts = [f"{cell.model} {row}" for cell in fit_cells for row in range(len(cell.kinds))]
         policy = cascade_policy(without_signals(fitted, names), INTERVENTIONS, texts)
         plan = policy.plan(without_signals(judged, names))
         gains.append((plan * judged.gross).sum(axis=1) - judged.gross[:, 1])
-        questions += [text for cell in own for text in cell.questions]
+        questions += [text for cell in judged_cells for text in cell.questions]
     return mean_text(np.concatenate(gains), questions), turned
 
 

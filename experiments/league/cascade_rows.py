@@ -71,7 +71,7 @@ def certified_halves(
     names = pd.factorize(stems if by_stem else questions)[0]
     differ = table.features[:, table.feature_names.index("first")] < 1.0
     rows = []
-    asked = np.array([text[len(stem) :] for text, stem in zip(questions, dates.stems, strict=True)])
+    kinds = np.array([text[len(stem) :] for text, stem in zip(questions, dates.stems, strict=True)])
     for _ in range(n_halves):
         is_fitted = (rng.permutation(names.max() + 1) % 2 == 0)[names]
         fitted, judged = (table_part(table, mask) for mask in (is_fitted, ~is_fitted))
@@ -97,7 +97,7 @@ def certified_halves(
                 **{f"{margin:g}": is_seldom and bound <= margin for margin in MARGINS},
                 "near": near_duplicates(texts[1], texts[0]).sum(),
                 "shared": np.isin(stems[~is_fitted], stems[is_fitted]).mean(),
-                "turned": len(turned_groups(signals, fitted.gross[:, 0] > 0.5, asked[is_fitted])),
+                "turned": len(turned_groups(signals, fitted.gross[:, 0] > 0.5, kinds[is_fitted])),
                 "gain, votes differ": _beside_mixture(plan[varied], judged.gross[varied])["gain"],
             }
         )
@@ -171,20 +171,22 @@ def refusal_rows(cells: Sequence[Cell]) -> pd.DataFrame:
       cells: of `abstention_cells`.
     """
     rows, parts = [], []
-    for model, others, own in left_out(cells):
-        known, judged = (joined_tables([cell.table for cell in part]) for part in (others, own))
+    for model, fit_cells, judged_cells in left_out(cells):
+        known, judged = (
+            joined_tables([cell.table for cell in part]) for part in (fit_cells, judged_cells)
+        )
         is_open, is_unsolved = (
             np.concatenate([np.array(cell.kinds) == KINDS[1] for cell in part])
-            for part in (others, own)
+            for part in (fit_cells, judged_cells)
         )
-        refused = np.concatenate([cell.refused for cell in others])[~is_open, 1]
+        refused = np.concatenate([cell.refused for cell in fit_cells])[~is_open, 1]
         weights = np.linalg.lstsq(known.features, is_open.astype(float), rcond=None)[0]
         bound = np.quantile((known.features @ weights)[~is_open], 1.0 - refused.mean())
         part = pd.DataFrame(
-            np.concatenate([cell.refused for cell in own]), columns=["first", "intervened"]
+            np.concatenate([cell.refused for cell in judged_cells]), columns=["first", "intervened"]
         )
         part["fitted"] = judged.features @ weights > bound
-        part["question"] = [text for cell in own for text in cell.questions]
+        part["question"] = [text for cell in judged_cells for text in cell.questions]
         parts.append(part.assign(model=model, false=~is_unsolved))
     whole = pd.concat(parts)
     for model, part in [*whole.groupby("model"), ("all", whole)]:

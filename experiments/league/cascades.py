@@ -33,13 +33,13 @@ def main() -> None:
     )
     cells = [*abstention_cells(replies)]
     table, answered = date_table(dates), date_table(dates, is_failed_counted=False)
-    halves, stems, others = (
+    halves, stems, answered_halves = (
         certified_halves(part, options.halves, by_stem=by_stem)
         for part, by_stem in ((table, False), (table, True), (answered, False))
     )
     looks = (
         *router_looks(router),
-        *date_looks(table, halves, stems, others),
+        *date_looks(table, halves, stems, answered_halves),
         *abstention_looks(cells),
     )
     for line in (Look._fields, ["---"] * len(Look._fields), *looks):
@@ -48,7 +48,11 @@ def main() -> None:
         print(frame.round(3).to_string())
     print(markdown(league_frame(llmrouter_rows(router))))
     print(f"date: {len(table.questions)} questions of {len(set(table.stems))} stems")
-    for name, frame in (("questions", halves), ("stems", stems), ("votes that answer", others)):
+    for name, frame in (
+        ("questions", halves),
+        ("stems", stems),
+        ("votes that answer", answered_halves),
+    ):
         print(f"halves of {name}", frame.mean().round(4).to_dict())
 
 

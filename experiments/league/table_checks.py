@@ -94,9 +94,10 @@ def turned_groups(
 
 def without_signals(table: Table, names: Collection[str]) -> Table:
     """Table without some of its features."""
-    kept = [name not in names for name in table.feature_names]
-    left = tuple(compress(table.feature_names, kept))
-    return table._replace(features=table.features[:, kept], feature_names=left)
+    mask = [name not in names for name in table.feature_names]
+    return table._replace(
+        features=table.features[:, mask], feature_names=tuple(compress(table.feature_names, mask))
+    )
 
 
 def joined_tables(tables: Sequence[Table]) -> Table:
