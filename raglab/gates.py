@@ -1,6 +1,4 @@
-"""Gates (algebra): one table of what refuses.
-
-Thresholds in, signed headroom out, verdict (S2.1 to S2.15).
+"""Gates (algebra): one table of what refuses: thresholds in, signed headroom out (S2.1 to S2.15).
 
 `GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled
 kernel, explanation, steps, search space, certificates and report read it. One more gate is one row
@@ -108,8 +106,11 @@ def thresholds_form(name: str, *keys: str) -> Any:  # noqa: ANN401 - a type that
     return namedtuple(f"{name}Thresholds", (*keys, "on"), defaults=(True,))  # noqa: PYI024
 
 
+@cache
 def margins_form(name: str, *stages: str) -> Any:  # noqa: ANN401 - a type that is made here
-    """Type of a gate's headroom: one margin a stage, in the unit of what it compares.
+    """Type of a gate's headroom: one margin a stage, the same of each name and stages.
+
+    A margin is in the unit of what it compares.
 
     Args:
       name: of the gate, for the name of the type.
@@ -844,7 +845,8 @@ def margins_of(gate: Gate, read_measurement: Read, thresholds: Any) -> Margins: 
         if threshold.side == "floor"
         else (threshold_value, measured_value)
     )
-    return (headroom(*operands, thresholds.on),)
+    form = margins_form(gate.name.title(), gate.name)
+    return form(headroom(*operands, thresholds.on))
 
 
 def threshold_met(gate: Gate, read_measurement: Read) -> Threshold:

@@ -1,6 +1,4 @@
-"""Resolver (algebra): ambiguity as an outcome.
-
-Groups by signature, six rules in order, options (S3).
+"""Resolver (algebra): hits grouped by signature, six rules in order, options to ask back (S3).
 
 `resolve` decides groups that are given as arrays, by the rules of `resolver_rules`, which the chain
 calls too. Everything but the rules' margins is free of thresholds: it is measured once for a trace,

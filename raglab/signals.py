@@ -1,6 +1,4 @@
-"""Signals (algebra): name, unit, direction, what a missing one means.
-
-Retrieval confidence (S2.8, S2.15).
+"""Signals (algebra): name, unit, direction, what missing means; retrieval confidence (S2.8, S2.15).
 
 A signal is a named number a case, measured once and free of thresholds. Gates compare one with a
 threshold, the fused gate puts several into one probability. One more built-in signal is a row of

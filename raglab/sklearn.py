@@ -144,7 +144,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """Action for each row, shape [n].
 
-        A label of `classes_`, or `refuse` where a threshold refuses among statuses.
+        The label of `classes_` of least expected cost. A row that misses a threshold is refused: of
+        statuses it is `refuse`, of two other labels the one that is not `positive`.
 
         Args:
           X: signals, shape [n, d].
@@ -155,8 +156,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         signals = self._checked(X)
         class_shares = self.model_.probabilities(signals.T)
+        options_hold_source = 1.0  # signals alone: there are no options that could lack it
         action_expectations = expected_costs(
-            class_shares, 1.0, action_costs(cost_matrix(self.costs))
+            class_shares, options_hold_source, action_costs(cost_matrix(self.costs))
         )
         row_status = least_cost(*action_expectations, can_ask=Status.ambiguous in self._statuses())
         for column_index, least_value in self._least_values().items():

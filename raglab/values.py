@@ -1,4 +1,4 @@
-"""Values (algebra): Case, Chunk, Hits, Trace; what all others speak in.
+"""Values (algebra): Case, Chunk, Hits, Trace, errors; what all others speak in (S0.1, S6.1).
 
 Axis letters, used everywhere: `Q` cases, `A` arms, `D` refinement depths, `K` hits, `G` groups,
 `P` policies. `[...]` is any leading batch. Arrays of the algebra are float64; a missing

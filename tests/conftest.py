@@ -269,9 +269,10 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def pytest_collection_finish():
-    """Take what was collected, which lives to the end, out of every later search for garbage.
+    """Search for garbage less often, and not in what was collected, which lives to the end.
 
-    A sixth of the time.
+    A third of the time.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 50)

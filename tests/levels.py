@@ -92,14 +92,10 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_certificate_of_the_shards_is_that_of_the_whole",
             "test_a_decision_by_expected_cost_is_certified_by_shard",
         ),
-        "extensions/scale/test_lab_over_shards.py": (
-            "TestPolicies.test_cells_of_every_case",
-            "TestReport.test_every_section",
-        ),
+        "extensions/scale/test_lab_over_shards.py": ("TestReport.test_every_section",),
         "extensions/scale/test_lab_study_shards.py": (
             "TestMeasuredShards.test_counts_are_those_of_the_shards",
             "TestTune.test_a_study_is_that_of_the_whole",
-            "TestTune.test_a_study_without_splits_says_so",
             "TestTune.test_of_many_cases_candidates_are_made_of_a_sample",
         ),
         "extensions/scale/test_live_large_index.py": (
@@ -128,7 +124,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "fuzz/test_fuzz_log_cells.py": ("test_changed_logs_are_read",),
         "test_failed_calls.py": ("TestLeftOut.test_it_decides_as_the_rest",),
         "test_answer_basis.py": (
-            "TestComparisons.test_a_report_says_so",
             "TestComparisons.test_a_study_judges_by_what_is_at_hand_or_chosen",
             "TestComparisons.test_a_study_leaves_them_out",
             "TestLaws.test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct",
@@ -193,7 +188,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_command_line",
         ),
         "test_default_learner_default_updates.py": ("test_the_published_arithmetic_to_the_bit",),
-        "test_displays_figures.py": ("test_legends_and_labels_do_not_overlap",),
         "test_displays_gallery.py": (
             "test_a_notebook_sees_figure_and_table_once",
             "test_nothing_drawn_leaves_its_figure",
@@ -224,6 +218,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_experiments_selection_validity.py": (
             "test_promises_hold_with_fit_and_choice_inside_each_repeat",
         ),
+        "test_experiments_cascades.py": ("test_false_promises_are_few[alike]",),
         "test_extension_points.py": ("test_a_name_of_a_missing_room_says_where_it_belongs",),
         "test_first_openings.py": (
             "test_one_study_of_two_processes[sqlite-one]",
@@ -331,10 +326,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_certified_arm_is_served_without_a_word",
         ),
         "test_live_index_folder.py": ("TestSwap.test_a_kill_at_any_step_leaves_one_of_both",),
-        "test_live_langgraph_chain.py": (
-            "TestEquality.test_every_policy",
-            "TestEquality.test_the_outcomes_occur",
-        ),
+        "test_live_langgraph_chain.py": ("TestEquality.test_every_policy",),
         "test_live_log_outages.py": (
             "TestFile.test_a_cache_that_is_locked",
             "TestFile.test_a_lock_costs_one_short_wait",
@@ -366,7 +358,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_model_failures.py": (
             "TestAsk.test_a_failure_raises",
-            "TestAsk.test_a_graph_raises",
             "TestAsk.test_a_service_that_must_answer",
             "TestAsk.test_the_log_counts_it_apart",
             "TestConfidence.test_the_server_is_probed_once",
@@ -382,6 +373,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_notebooks.py": (
             "test_a_fresh_execution[00_primitives]",
+            "test_a_fresh_execution[01_quickstart]",
             "test_a_fresh_execution[02_cockpit_and_tuning]",
         ),
         "test_nothing_in_place.py": ("test_no_function_writes_into_an_argument",),
@@ -467,7 +459,10 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_page_of_100000_elements_in_one_another_is_bounded",
             "test_time_and_size_are_linear_in_the_page",
         ),
-        "test_store_loaders.py": ("test_scifact_has_its_published_counts",),
+        "test_store_loaders.py": (
+            "test_scifact_has_its_published_counts",
+            "test_squad_has_its_published_counts",
+        ),
         "test_store_markdown.py": (
             "test_a_large_text_is_read_by_a_process_of_its_own",
             "test_marks_that_nothing_closes_cost_little",

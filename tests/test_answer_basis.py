@@ -43,7 +43,6 @@ from raglab.lab.comparison import compare, contests
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import answer_outcomes, fit_fused_gate
 from raglab.lab.goals import Goal
-from raglab.lab.report.page import write_report
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.lab.untuned_policies import always_answer
@@ -71,8 +70,8 @@ class TestDecide:
     def test_why(self):
         """Each verdict has its reason."""
         trace = recorded(questions(5, refuse=1), right=[1])
-        other = trace.cases[2]._replace(expect_sources=("other.md",))
-        trace = without(replace(trace, cases=(*trace.cases[:2], other, *trace.cases[3:])), [4])
+        moved = trace.cases[2]._replace(expect_sources=("other.md",))
+        trace = without(replace(trace, cases=(*trace.cases[:2], moved, *trace.cases[3:])), [4])
         frame = decide(trace, FREE_OF_GATES).frame()
         assert frame["why"].tolist() == [
             "ok where the label is refuse",
@@ -141,14 +140,14 @@ class TestBasis:
         trace = many(right, 240, ("tune", "certify", "report"))
         bare = replace(trace, answers=None)
         targets = {"hallucination_rate": 0.2}
-        made = [
-            certify_best(one, PLAIN, targets=targets, paths=["similarity.min_similarity"])
-            for one in (trace, bare)
+        results = [
+            certify_best(cases, PLAIN, targets=targets, paths=["similarity.min_similarity"])
+            for cases in (trace, bare)
         ]
-        on_text, on_sources = (result.policy for result in made)
-        assert [result.certificate.basis for result in made] == ["text", "sources"]
+        on_text, on_sources = (result.policy for result in results)
+        assert [result.certificate.basis for result in results] == ["text", "sources"]
         assert on_text.certificate["basis"] == "text"
-        assert "judged by text" in made[0].certificate.reason
+        assert "judged by text" in results[0].certificate.reason
         assert check_policy(trace.split("report"), on_text).basis == "text"
         assert check_policy(bare.split("report"), on_sources).verdict in {"upheld", "open"}
         for certified, cases in ((on_text, bare), (on_sources, trace)):
@@ -174,11 +173,11 @@ class TestComparisons:
 
     def test_answers_of_one_policy_do_not_serve_another(self):
         """Recorded for one policy's sets, another that chooses other hits leaves the contest."""
-        one, two = (FREE_OF_GATES.replace("chosen.final_k", k) for k in (1, 2))
-        trace = recorded(questions(20), range(20), one, decided_only=True)
+        first, two = (FREE_OF_GATES.replace("chosen.final_k", k) for k in (1, 2))
+        trace = recorded(questions(20), range(20), first, decided_only=True)
         results = contests(
             trace,
-            {"tuned": one, "two": two, "always": one},
+            {"tuned": first, "two": two, "always": first},
             {"two": "other", "always": "free policy"},
         )
         assert [contest.reference for contest in results] == ["always"]
@@ -209,19 +208,11 @@ class TestComparisons:
             (judged, "text", "text", 0.5),
             (replace(trace, answers=None), None, "sources", 0.75),
         ):
-            asked = {"trials": 2, "folds": 2, "repeats": 1, "goal": Goal(targets={})}
-            result = tune(each, policy=PLAIN, basis=basis, **asked)
+            settings = {"trials": 2, "folds": 2, "repeats": 1, "goal": Goal(targets={})}
+            result = tune(each, policy=PLAIN, basis=basis, **settings)
             assert result.basis == expected
             rates = result.comparison.set_index("policy")["pass_rate"]
             assert rates["always-answer"] == rate
-
-    def test_a_report_says_so(self, tmp_path, monkeypatch):
-        """The page names whom it does not compare."""
-        monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
-        trace = without(many(TWO_THIRDS), range(0, 80, 5))
-        policies = {"tuned": FREE_OF_GATES, "defaults": PLAIN}
-        page = write_report(trace, policies, out=tmp_path / "page.html")
-        assert "tuned is not compared" in page.read_text("utf-8")
 
     def test_a_certificate_is_not_given(self):
         """The policy answers from hits without an answer."""
@@ -243,7 +234,7 @@ class TestComparisons:
         """The class "right" of a decision by expected cost is that of the text."""
         trace = many(TWO_THIRDS)
         by_text, by_sources = (
-            fit_decision(one, PLAIN) for one in (trace, replace(trace, answers=None))
+            fit_decision(cases, PLAIN) for cases in (trace, replace(trace, answers=None))
         )
         assert decide(trace, by_text).passes.sum() > decide(trace, by_sources).passes.sum()
 
@@ -323,10 +314,10 @@ class TestLaws:
         some = replace(bare, cases=(*gold(bare, GOLD).cases[:5], *bare.cases[5:]))
         whole = without(record_answers(some, chosen, Drawn(), Weighed()), [seed % 5])
         parts = in_parts(whole, size)
-        one, two = decide(whole, chosen), decide(parts, chosen)
-        assert two.answer_checks.tolist() == one.answer_checks.tolist()
-        assert two.basis_text() == one.basis_text()
-        assert trace_basis(parts) == trace_basis(whole) == one.basis
+        first, two = decide(whole, chosen), decide(parts, chosen)
+        assert two.answer_checks.tolist() == first.answer_checks.tolist()
+        assert two.basis_text() == first.basis_text()
+        assert trace_basis(parts) == trace_basis(whole) == first.basis
         policies = [chosen, always_answer(chosen)]
         tables = [sweep(trace, policies, engine="numpy") for trace in (whole, parts)]
         assert tables[0].equals(tables[1])
@@ -367,9 +358,9 @@ class TestMissingIsNoRefusal:
             assert np.flatnonzero(decide(trace, refuses).passes).tolist() == right
 
 
-def case_cells_of(trace, one):
+def case_cells_of(trace, chosen):
     """Cells of the vectorised replay."""
-    return shard_cells(trace, [one])[0].tolist()
+    return shard_cells(trace, [chosen])[0].tolist()
 
 
 class Says(NamedTuple):
@@ -391,7 +382,9 @@ def answered(texts, **more):
         {name: values[row] for name, values in more.items() if values[row] is not ...}
         for row in range(len(texts))
     ]
-    cases = tuple(case._replace(extra=own) for case, own in zip(bare.cases, extra, strict=True))
+    cases = tuple(
+        case._replace(extra=columns) for case, columns in zip(bare.cases, extra, strict=True)
+    )
     return record_answers(replace(bare, cases=cases), PLAIN, Says(tuple(texts)), Weighed())
 
 
@@ -478,8 +471,8 @@ class TestColumns:
         trace = answered([GOLD, GOLD], answer_right=[1, 1])
         row, text = trace.answers.row, list(trace.answers.text)
         text[row.tolist().index(0)] += " Or not."
-        other = replace(trace, answers=trace.answers._replace(text=tuple(text)))
-        assert decide(other, FREE_OF_GATES).passes.tolist() == [False, True]
+        retold = replace(trace, answers=trace.answers._replace(text=tuple(text)))
+        assert decide(retold, FREE_OF_GATES).passes.tolist() == [False, True]
 
     def test_without_recorded_answers_it_is_named(self):
         """A column that judges nothing is counted."""

@@ -75,10 +75,10 @@ def behaving(server, **quirks):
 def test_a_probe_finds_what_a_server_can_do(server, quirks, expected):
     """In a handful of requests for a few tokens each."""
     behaving(server, **quirks)
-    found = client(server).capabilities()
-    assert {name: getattr(found, name) for name in expected} == expected
+    capabilities = client(server).capabilities()
+    assert {name: getattr(capabilities, name) for name in expected} == expected
     assert sum(body["max_tokens"] for body in server.bodies) < 100
-    assert "tiny" in found.line("tiny")
+    assert "tiny" in capabilities.line("tiny")
 
 
 def test_a_probe_is_kept_on_disk_by_address_and_model(server):
@@ -111,23 +111,24 @@ def test_a_server_that_is_down_is_not_taken_for_one_that_can_do_nothing(
 def test_a_schema_is_sent_in_the_form_that_the_server_takes(server):
     """And only there: a form that answers with HTTP 500 is not tried again with each request."""
     behaving(server, forms=("json_object",))
-    asked = client(server)
-    asked.capabilities()
+    probed_client = client(server)
+    probed_client.capabilities()
     n_asked = len(server.bodies)
     for _ in range(3):
-        assert asked.complete(ASK, schema={"type": "object"}).text == WET
+        assert probed_client.complete(ASK, schema={"type": "object"}).text == WET
     assert [body["response_format"]["type"] for body in server.bodies[n_asked:]] == [
         "json_object"
     ] * 3
 
 
 def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server):
-    """The first one that stands in it."""
+    """The first one that stands in it; no form is sent."""
     behaving(server, forms=())
-    asked = client(server)
-    asked.capabilities()
+    probed_client = client(server)
+    probed_client.capabilities()
     server.behave = lambda *_: completion(f"Here it is: {WET}.")
-    assert asked.complete(ASK, schema={"type": "object"}).text == WET
+    assert probed_client.complete(ASK, schema={"type": "object"}).text == WET
+    assert "response_format" not in server.bodies[-1]
 
 
 def test_alternatives_are_as_many_as_the_server_takes(server):
@@ -145,9 +146,9 @@ def test_alternatives_are_as_many_as_the_server_takes(server):
         return completion("Yes", logprobs=sure)
 
     server.behave = behave
-    asked = client(server)
-    assert asked.capabilities().top == 5
-    asked.complete(ASK, max_tokens=1, top=20)
+    probed_client = client(server)
+    assert probed_client.capabilities().top == 5
+    probed_client.complete(ASK, max_tokens=1, top=20)
     assert server.bodies[-1]["top_logprobs"] == 5
 
 
@@ -155,13 +156,15 @@ def test_alternatives_are_as_many_as_the_server_takes(server):
 def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(server, quirks):
     """With the remedy, before a case is asked; what needs no alternatives goes on."""
     behaving(server, **quirks)
-    asked = client(server)
+    probed_client = client(server)
     with pytest.raises(
         ValueError, match=r"needs? a server that gives log-probabilities .* got [01] from tiny@"
     ):
-        asked.complete([{"role": "user", "content": "Question:\n> case"}], max_tokens=1, top=20)
+        probed_client.complete(
+            [{"role": "user", "content": "Question:\n> case"}], max_tokens=1, top=20
+        )
     assert "case" not in server.asked
-    assert asked.complete(ASK).text == "yes"
+    assert probed_client.complete(ASK).text == "yes"
 
 
 def test_a_probe_has_one_deadline(server):
@@ -182,7 +185,7 @@ def test_a_probe_has_one_deadline(server):
 def test_a_call_whose_time_is_used_up_is_not_sent(server):
     """The calls before it took the time of its request, which is no failure of the server."""
     behaving(server)
-    asked = client(server, timeout=0.2)
+    short_client = client(server, timeout=0.2)
     with one_deadline():
         call_deadline(0.0)
         time.sleep(0.25)
@@ -190,7 +193,7 @@ def test_a_call_whose_time_is_used_up_is_not_sent(server):
             with pytest.raises(
                 ModelUnavailableError, match=r"did not answer within 0\.2 s"
             ) as caught:
-                asked.complete(ASK)
+                short_client.complete(ASK)
             assert caught.value.kind == "timeout"
     assert server.bodies == []
     assert client(server).complete(ASK).text == "yes"

@@ -75,7 +75,7 @@ def student(df, mean, scale):
     )
 
 
-def seen(bandit, rounds, seed, n_arms=4):
+def played(bandit, rounds, seed, n_arms=4):
     """A state after some rounds, and the context of the next."""
     rng = np.random.default_rng(seed)
     width = 2 if bandit.linear else 0
@@ -110,21 +110,25 @@ def test_two_betas_by_their_finite_sum(a, b, c, d):
 
 @pytest.mark.parametrize("counts", [0.01, 0.05, 0.5, 1.0, 77.0, 1e5, 1e9])
 def test_ten_equal_arms_get_a_tenth(counts):
-    """Whatever the shape: bathtub, flat, narrow; of every family."""
+    """Whatever the shape: bathtub, flat, narrow, at an end; of every family."""
     many = np.full(10, counts)
     np.testing.assert_allclose(largest_beta(many, many), 0.1, atol=1e-12)
+    np.testing.assert_allclose(largest_beta(1e19, np.ones(10)), 0.1, atol=1e-12)
     np.testing.assert_allclose(largest_normal(0.5, 1.0 / many), 0.1, atol=1e-12)
     np.testing.assert_allclose(largest_t(0.5, 1.0 / many, np.maximum(many, 0.5)), 0.1, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("gap", "one", "two"),
+    ("gap", "first", "second"),
     [(0.0, 1.0, 5.0), (0.3, 1.0, 0.001), (1.0, 1.0, 5.0), (1e-4, 1e-4, 1e-4)],
 )
-def test_two_normals_and_two_cauchys_by_closed_form(gap, one, two):
+def test_two_normals_and_two_cauchys_by_closed_form(gap, first, second):
     """A difference of normals is normal, of Cauchys Cauchy."""
-    p = largest_normal([gap, 0.0], [one, two])[0], largest_t([gap, 0.0], [one, two], 1.0)[0]
-    expected = ndtr(gap / np.hypot(one, two)), 0.5 + np.arctan(gap / (one + two)) / np.pi
+    p = (
+        largest_normal([gap, 0.0], [first, second])[0],
+        largest_t([gap, 0.0], [first, second], 1.0)[0],
+    )
+    expected = ndtr(gap / np.hypot(first, second)), 0.5 + np.arctan(gap / (first + second)) / np.pi
     assert p == pytest.approx(expected, **CLOSE)
 
 
@@ -263,7 +267,7 @@ def test_choices_are_as_frequent_as_stated(bandit, rounds):
     from scipy.special import chdtrc
 
     n = 20_000
-    state, x = seen(bandit, rounds, rounds)
+    state, x = played(bandit, rounds, rounds)
     mask = np.array([True, True, False, True])
     p = propensities(state, bandit, mask=mask, context=x)
     many = State(*(np.broadcast_to(field, (n, *field.shape)) for field in state))
@@ -283,7 +287,7 @@ def test_choices_are_as_frequent_as_stated(bandit, rounds):
 )
 def test_no_mass_on_a_masked_arm(bandit, rounds, mask):
     """Propensities sum to 1, respect the floor, are 0 where masked, and leave the state as is."""
-    state, x = seen(bandit, rounds, 3)
+    state, x = played(bandit, rounds, 3)
     copies = [np.array(field) for field in state]
     p = propensities(state, bandit, mask=mask, context=x)
     on = np.array(mask)

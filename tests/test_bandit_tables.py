@@ -60,8 +60,8 @@ class TestCosts:
             again = Table.from_frame(
                 REWARDS, costs=costs, price=0.125, features=["length"], order="given", delay="late"
             )
-            for left, right in zip(table, again, strict=True):
-                np.testing.assert_array_equal(left, right)
+            for field, right in zip(table, again, strict=True):
+                np.testing.assert_array_equal(field, right)
         costs = pd.Series({"large": "usd_large", "small": 1.0})
         mixed = priced(costs=costs, features=["length", "usd_small"])
         np.testing.assert_array_equal(mixed.cost[:, 0], 1.0)
@@ -123,15 +123,10 @@ class TestCosts:
                 "got -1 in row 1, arm large",
             ),
             (
-                {"costs": np.full((4, 2), np.nan), "frame": REWARDS},
-                "got nan in row 0, arm small, one of 7",
-            ),
-            (
                 {"costs": pd.DataFrame({"a": [1.0] * 4}), "frame": REWARDS},
                 "costs must have a column for each arm",
             ),
             ({"price": -1.0}, "price must be a number from 0, got -1.0"),
-            ({"price": np.nan}, "price must be a number from 0, got nan"),
             ({"costs": None, "frame": REWARDS}, "a price and a cost_range need costs"),
             ({"price": None}, "costs need a price"),
             (
@@ -143,7 +138,6 @@ class TestCosts:
                 {"delay": [0.5, 0, 0, 0], "features": ["length", "late"]},
                 "delay must be whole numbers",
             ),
-            ({"delay": -1, "features": ["length", "late"]}, "delay must be whole numbers"),
             ({"mask": np.ones((4, 2))}, "mask must be of booleans, got float64"),
             (
                 {"mask": np.zeros((4, 2), np.bool_)},
@@ -214,9 +208,11 @@ class TestOrder:
 
     def test_an_order_that_is_not_stated_is_said(self):
         """A stated one is not."""
-        with pytest.warns(UserWarning, match=r"4 rows .*drawn with replacement.*rule S4.7") as said:
+        with pytest.warns(
+            UserWarning, match=r"4 rows .*drawn with replacement.*rule S4.7"
+        ) as caught:
             table = Table.from_frame(FRAME[["small"]])
-        assert said[0].filename == __file__
+        assert caught[0].filename == __file__
         assert table.order == "replacement"
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -345,9 +341,9 @@ class TestSwitch:
             UserWarning, match=r"thompson_beta counts rewards above 0.5 .*thompson_nig.*rule S4.5"
         ):
             done = run(bandit, table, rounds=80, replications=3)
-        own = run(bandit._replace(algorithm="thompson_nig"), table, rounds=80, replications=3)
-        np.testing.assert_array_equal(done.arm, own.arm)
-        assert (len(done.notes), own.notes) == (1, ())
+        by_name = run(bandit._replace(algorithm="thompson_nig"), table, rounds=80, replications=3)
+        np.testing.assert_array_equal(done.arm, by_name.arm)
+        assert (len(done.notes), by_name.notes) == (1, ())
         with pytest.warns(UserWarning, match="thompson_nig"):
             rows = log(bandit, table, rounds=20)
         pd.testing.assert_frame_equal(
@@ -360,17 +356,6 @@ class TestSwitch:
         assert [note.partition(":")[0] for note in shown.notes if "thompson_nig" in note] == [
             "default"
         ]
-
-    def test_it_stays_where_nothing_is_charged(self):
-        """At a price of 0, without costs, and in worlds that have none."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            for world in (
-                self.coins(0.4, price=0.0),
-                self.coins(0.0),
-                Bernoulli(np.array([0.5, 0.6])),
-            ):
-                assert run(Bandit(), world, rounds=5, replications=2).notes == ()
 
     def test_successes_from_history_are_refused(self):
         """They are no rewards, whether in the settings or as a first state."""

@@ -233,19 +233,6 @@ def test_a_calibrator_never_turns_the_ranking_round(rows, method):
     assert np.all(np.diff(p) >= -1e-12)
 
 
-def test_platt_follows_a_score_that_ranks_the_wrong_way_round():
-    """As in Platt's definition: a distance, where less is better, needs no change of sign."""
-    p = apply(fit([1, 1, 0, 1, 0, 0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], method="platt"), [0.1, 0.6])
-    assert p[0] > 0.5 > p[1]
-
-
-def test_a_score_that_ranks_the_wrong_way_round_says_nothing():
-    """Beta gives every case the base rate, temperature one half."""
-    y, s = _world(300)
-    for method, wanted in (("beta", 1 - y.mean()), ("temperature", 0.5)):
-        assert apply(fit(~y, s, method=method), s) == pytest.approx(np.full(300, wanted))
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_calibrator_survives_a_file(method):
     """Written as lists and read back it gives the same probabilities.
@@ -328,21 +315,21 @@ def test_no_case_is_judged_by_a_fit_that_saw_it():
     fold = folds_of(y, s, rng=_rng())
     p = cross_fitted(y, s, method="isotonic", rng=_rng())
     for held in range(5):
-        rest = fold != held
-        alone = apply(fit(y[rest], s[rest], method="isotonic"), s[~rest])
-        assert p[~rest].tolist() == alone.tolist()
+        fitted = fold != held
+        alone = apply(fit(y[fitted], s[fitted], method="isotonic"), s[~fitted])
+        assert p[~fitted].tolist() == alone.tolist()
 
 
 def test_in_sample_and_cross_fitted_judgements_stand_side_by_side():
     """Both hold ECE, smooth ECE and Brier score with its parts, of the same cases."""
     y, s = _world(100)
-    found = calibrated(y, s, method="isotonic", rng=_rng())
+    result = calibrated(y, s, method="isotonic", rng=_rng())
     for judgement, p in (
-        (found.in_sample, apply(found.calibrator, s)),
-        (found.cross_fitted, found.p),
+        (result.in_sample, apply(result.calibrator, s)),
+        (result.cross_fitted, result.p),
     ):
         assert judgement == (100, ece(y, p), smooth_ece(y, p), brier_decomposition(y, p))
-    assert found.cross_fitted.brier.score > found.in_sample.brier.score
+    assert result.cross_fitted.brier.score > result.in_sample.brier.score
 
 
 # resampling

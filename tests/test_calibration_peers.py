@@ -65,15 +65,6 @@ def test_bins_are_those_of_scikit_learn(shape, grid, strategy, bins):
 
 
 @every_world
-def test_the_isotonic_map_is_that_of_scikit_learn(shape, grid):
-    """On its levels, between them and outside."""
-    y, s = _world(shape, grid, 300)
-    at = np.linspace(-0.1, 1.1, 301)
-    theirs = IsotonicRegression(out_of_bounds="clip").fit(s, y).predict(at)
-    assert apply(fit(y, s, method="isotonic"), at) == pytest.approx(theirs, abs=EXACT)
-
-
-@every_world
 def test_corp_blocks_and_the_brier_score_are_those_of_scikit_learn(shape, grid):
     """The score; its mean square error after isotonic regression; the score of the base rate."""
     y, p = _world(shape, grid, 300)
@@ -108,8 +99,8 @@ class _Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _of_scikit_learn(method, y, s, at):
     scores = _Scores().fit(s[:, None], y)
-    found = CalibratedClassifierCV(FrozenEstimator(scores), method=method).fit(s[:, None], y)
-    return found.predict_proba(at[:, None])[:, 1]
+    peer = CalibratedClassifierCV(FrozenEstimator(scores), method=method).fit(s[:, None], y)
+    return peer.predict_proba(at[:, None])[:, 1]
 
 
 @every_world
@@ -167,22 +158,6 @@ def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape, bins):
 
 
 # MAPIE
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("bins", [5, 10, 15])
-def test_ece_is_that_of_mapie_with_one_bin_less(shape, bins):
-    """Its `num_bins` counts edges.
-
-    11 of them make ten bins, and 1 makes none, with NaN for an answer.
-    """
-    peer = pytest.importorskip("mapie.metrics.calibration")
-    y, p = _world(shape, "continuous")
-    assert peer.expected_calibration_error(y, p, bins + 1) == pytest.approx(
-        ece(y, p, bins=bins), abs=EXACT
-    )
-    with pytest.warns(RuntimeWarning):
-        assert np.isnan(peer.expected_calibration_error(y, p, 1))
 
 
 # betacal

@@ -130,13 +130,13 @@ def test_consumers_of_words_read_the_section():
     """
     assert EXCESS.full_text == f"Home > {SECTION[1]}\nIt is £250 for each claim."
     assert entities_of([EXCESS.full_text], {"storm": ("storm",)}) == (("storm",),)
-    made = compress(
+    compressed = compress(
         "How much is the storm excess?",
         [EXCESS, Chunk("b", "Ask us. It is late.", "b.md")],
         budget=40,
     )
-    assert made.passages[0] == EXCESS
-    assert made.tokens >= len(EXCESS.full_text.split())
+    assert compressed.passages[0] == EXCESS
+    assert compressed.tokens >= len(EXCESS.full_text.split())
 
 
 # Files.
@@ -185,7 +185,7 @@ def test_a_trace_without_sections_is_written_as_before(tmp_path):
     kind = pq.read_schema(tmp_path / "t.parquet").field("chunks").type.value_type
     assert kind.get_field_index("section") == -1
     below = dataclasses.replace(
-        trace, chunks=tuple(one._replace(section=("Home",)) for one in trace.chunks)
+        trace, chunks=tuple(chunk._replace(section=("Home",)) for chunk in trace.chunks)
     )
     save(below, tmp_path / "s.parquet")
     assert [chunk.section for chunk in load(tmp_path / "s.parquet", TraceData).chunks] == [
@@ -233,19 +233,6 @@ def test_of_a_case_that_names_a_page_pages_are_ranked():
     assert ndcg_by_case(trace)[0, 0] == pytest.approx(1 / np.log2(3))
 
 
-def test_a_place_that_is_named_twice_counts_once():
-    """A document or a page by path and by file name."""
-    hits = [Hit(0.1, "a.md", 1, rank=0), Hit(0.2, "home/b.md", 2, rank=1)]
-    for twice, once in (
-        (("home/b.md", "b.md"), ("b.md",)),
-        (("home/b.md#2", "b.md#2"), ("home/b.md#2",)),
-    ):
-        both, alone = (trace_of((ask(expect_sources=names), [hits])) for names in (twice, once))
-        assert (
-            ndcg_by_case(both)[0, 0] == ndcg_by_case(alone)[0, 0] == pytest.approx(1 / np.log2(3))
-        )
-
-
 # What is in no embedding.
 
 
@@ -261,11 +248,11 @@ class Reads:
 
     def spans(self, texts):
         """Places of the first four words."""
-        found = []
+        spans = []
         for text in texts:
             ends = np.cumsum([len(word) + 1 for word in text.split()]) - 1
-            found.append(np.array([[0, end] for end in ends[:4]]))
-        return found
+            spans.append(np.array([[0, end] for end in ends[:4]]))
+        return spans
 
 
 def test_words_in_no_embedding_are_counted():

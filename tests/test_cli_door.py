@@ -186,9 +186,9 @@ class TestPasswords:
 
     def test_not_in_a_stored_command(self):
         """A trace keeps the command that built it, as a shell takes it."""
-        told = shell_command(["trace", "my docs", "--out", URL])
-        assert told.startswith("raglab trace 'my docs' --out 'postgresql+psycopg://ann:***@")
-        assert SECRET not in told
+        command = shell_command(["trace", "my docs", "--out", URL])
+        assert command.startswith("raglab trace 'my docs' --out 'postgresql+psycopg://ann:***@")
+        assert SECRET not in command
         assert SECRET not in one_line(
             f"x {URL} y mysql:/ann:{SECRET}@h/db and http://a:p@{SECRET}@h"
         )
@@ -201,9 +201,9 @@ class TestText:
         """Escaped where a terminal would obey, exact for programs, outside the basic plane too."""
         value = {"a": f"{HOSTILE} é 😀 \U000e0041 \u2028"}
         show(value, as_json=True)
-        told = capsys.readouterr().out
-        assert json.loads(told) == value
-        assert all(line.isprintable() for line in told.split("\n"))
+        printed = capsys.readouterr().out
+        assert json.loads(printed) == value
+        assert all(line.isprintable() for line in printed.split("\n"))
 
     def test_a_policy_and_its_notes(self, tmp_path):
         """What a hostile file brings along is shown escaped by the commands that read it."""
@@ -259,15 +259,12 @@ class TestInputs:
             ["decide", "t.parquet", "--out", "t.parquet"],
             ["decide", "t.parquet", "-p", "p.yaml", "--out", "./p.yaml"],
             ["decide", "t.parquet", "--out", "link"],
-            ["sweep", "t.parquet", "p.yaml", "--out", "p.yaml"],
             ["report", "t.parquet", "--out", "t.parquet"],
             ["certify", "t.parquet", "--looks", "t.parquet"],
             ["tune", "t.parquet", "-p", "tuned.yaml", "--out", "."],
-            ["simulate", "t.parquet", "--out", "t.parquet"],
             ["evaluate-log", "log.csv", "--out", "log.csv"],
             ["evaluate-log", "log.csv", "--target", "p.csv", "--out", "p.csv"],
             ["trace", "docs", "--out", "docs/cases.jsonl"],
-            ["trace", "docs", "-c", "log.csv", "--out", "log.csv"],
             ["index", "docs", "--out", "docs"],
             ["index", "docs", "--out", "."],
         ],

@@ -28,7 +28,7 @@ from raglab.default_learner import (
     update,
     worth_asking,
 )
-from raglab.default_learner.confidence import (
+from raglab.default_learner.votes import (
     add_signal,
     decay_votes,
     no_votes,

@@ -25,8 +25,8 @@ from raglab.default_learner import (
     stratify,
     update,
 )
-from raglab.default_learner.confidence import PRIOR_WEIGHT
 from raglab.default_learner.stratification import evidence
+from raglab.default_learner.votes import PRIOR_WEIGHT
 from refusals import refused
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)

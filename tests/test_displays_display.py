@@ -15,7 +15,6 @@ import pytest
 from raglab import displays
 from raglab.displays import canvas, tables
 from raglab.displays.display import Display, FrameDisplay, spaced_rows
-from raglab.words.html_display import Cell
 from raglab.words.results import Summary
 from refusals import refused
 
@@ -74,12 +73,3 @@ def test_every_public_display_has_the_base_class(name):
     assert issubclass(kind, Display)
     assert not {"plot", "__repr__", "__str__", "_repr_html_"} & vars(kind).keys()
     assert any(member.startswith("from_") for member in vars(kind))
-
-
-def test_tables_of_columns():
-    """Numbers are set off, texts cut, cells stay as they are; columns must be of one length."""
-    cell = Cell("x", mark="bad")
-    made = tables.column_table("told", {"a": [1.23456, "b\nc"], "d": [None, cell]})
-    assert made.head == ["a", "d"]
-    assert made.rows == [(("1.235", "", "number"), ("–", "", "")), (("b c", "", ""), cell)]
-    refused("shorter", tables.column_table, "told", {"a": [1], "b": []})

@@ -48,16 +48,6 @@ def test_reliability_equals_its_primitives(strategy):
     np.testing.assert_array_equal(shown.lines_[0].get_ydata(), curve.y)
 
 
-def test_a_second_curve_joins_the_first():
-    """In sample beside cross-fitted on the same axes: two colours, both named with their cases."""
-    first = ReliabilityDisplay.from_predictions(RIGHT, SCORE, name="cross-fitted")
-    second = ReliabilityDisplay.from_predictions(RIGHT, SCORE**2, name="in sample", ax=first.ax_)
-    assert second.ax_ is first.ax_
-    assert first.lines_[0].get_color() != second.lines_[0].get_color()
-    names = [text.get_text() for text in first.ax_.get_legend().get_texts()]
-    assert [name.split(" (300 cases)")[0] for name in names[:2]] == ["cross-fitted", "in sample"]
-
-
 @pytest.mark.parametrize("band", ["pointwise", "simultaneous", None])
 def test_risk_coverage_equals_its_primitives(band):
     """Steps, bands and areas are those of `metrics`.
@@ -98,16 +88,6 @@ def test_sweep_tries_every_threshold():
         for name, (k, n) in counts.items():
             values = [row[f"{name}{end}"] for end in ("_k", "_n", "_low", "_high")]
             np.testing.assert_equal(values, [k, n, *metrics.clopper_pearson(k, n)])
-
-
-def test_sweep_without_labels_refuses_what_would_be_right():
-    """Without labels, all that could be answered right should be, as the display says."""
-    one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE)
-    two = ThresholdSweepDisplay.from_predictions(
-        RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse")
-    )
-    assert one.frame().equals(two.frame())
-    assert ["that would be right" in repr(shown) for shown in (one, two)] == [True, False]
 
 
 def test_sweep_of_a_policy_s_threshold():
@@ -217,17 +197,6 @@ def test_the_order_of_the_cases_is_nothing():
         assert canvas.png(shown.figure_) == canvas.png(shuffled[name].figure_), name
 
 
-def test_what_pyplot_shows_is_not_shown_twice():
-    """On axes of a pyplot figure the display adds the table alone, until that figure is closed."""
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    pyplot.switch_backend("agg")
-    figure, on = pyplot.subplots()
-    shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, ax=on)
-    assert "<img " not in shown._repr_html_()
-    pyplot.close(figure)
-    assert "<img " in shown._repr_html_()
-
-
 def test_small_cases_are_drawn():
     """One case, one class and one level each give a display with its numbers."""
     for right, score in (([True], [0.4]), ([True, False], [0.5, 0.5])):
@@ -290,14 +259,3 @@ BROKEN: list[tuple[str, Any, Any, dict[str, Any]]] = [
 def test_doors_state_the_rule(rule, door, columns, more):
     """What cannot be shown stops with the rule that it breaks."""
     refused(rule, door, *columns, **more)
-
-
-def test_infinite_scores_are_drawn():
-    """Their steps lie beyond the axis, which holds the finite ones."""
-    scores = np.array([-np.inf, 0.25, 0.5, np.inf])
-    low, high = ThresholdSweepDisplay.from_predictions([0, 0, 1, 1], scores).ax_.get_xlim()
-    assert -1.0 < low < 0.25
-    assert 0.5 < high < 1.0
-    assert np.isfinite(
-        ThresholdSweepDisplay.from_predictions([0, 1], scores[[0, 3]]).ax_.get_xlim()
-    ).all()

@@ -6,6 +6,7 @@ Blocks run and print what the page shows, links lead somewhere, tables are compl
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import posixpath
 import re
@@ -27,11 +28,7 @@ from raglab import displays
 from raglab.answering.client import Capabilities, Completion, TokenScore
 from raglab.cli import app
 from raglab.extension_points import MissingExtensionError
-from raglab.gates import GATES
 from raglab.live import settings
-from raglab.metrics import RATE_TABLE
-from raglab.signals import BUILT_IN
-from raglab.store.loaders import FORMATS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -44,7 +41,6 @@ PAGES = [
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 NOT_RUN = "# not run:"
 MOST_NOT_RUN = 2  # blocks that need a server or a model
-MOST_LINES = 130
 
 
 def site_module(name):
@@ -131,15 +127,6 @@ def test_few_blocks_are_not_run():
     skipped = [block for block in blocks if block.startswith(NOT_RUN)]
     assert len(skipped) <= MOST_NOT_RUN
     assert all("needs" in block.splitlines()[0] for block in skipped)
-
-
-def test_how_to_pages_are_short():
-    """A reader takes one in at a sitting."""
-    lengths = {
-        path.name: len(path.read_text(encoding="utf-8").splitlines())
-        for path in (DOCS / "howto").glob("*.md")
-    }
-    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_every_extra_is_explained():
@@ -250,7 +237,10 @@ def test_rules_that_pages_name_exist():
 
 
 def test_every_page_is_in_a_table_of_contents(generated, tmp_path):
-    """Pages that nobody listed are added to the how-to pages; those of this site are all listed."""
+    """Pages that nobody listed are added to the how-to pages; those of this site are all listed.
+
+    None is long but two that are looked up.
+    """
     unlisted = pages.stage(tmp_path / "source", generated)
     assert all("/" not in place for place in unlisted), unlisted
     index = (tmp_path / "source" / pages.HOWTO).read_text(encoding="utf-8")
@@ -259,28 +249,32 @@ def test_every_page_is_in_a_table_of_contents(generated, tmp_path):
     assert "(/explanation/rules.md)" in (tmp_path / "source" / "glossary.md").read_text(
         encoding="utf-8"
     )
-
-
-def test_a_page_that_somebody_adds_is_picked_up():
-    """By its title, in a table of contents of its own."""
-    texts = {
-        "index.md": "```{toctree}\n:hidden:\n\nStart <start>\n```",
-        "start.md": "# Start",
-        "upgrades.md": "# Upgrades",
+    lengths = {
+        place.relative_to(tmp_path / "source").as_posix(): pages.n_words(
+            place.read_text(encoding="utf-8")
+        )
+        for place in (tmp_path / "source").rglob("*.md")
     }
-    assert pages.unlisted_pages(texts) == {"upgrades": "Upgrades"}
-    assert "\n/upgrades\n" in pages.further_pages(["upgrades"])
-    assert pages.further_pages([]) == ""
+    assert {place for place, length in lengths.items() if length > pages.MOST_WORDS} == set(
+        pages.UNCUT
+    )
 
 
-def test_a_page_keeps_its_time_where_nothing_changed(generated, tmp_path):
-    """A draft reads only what changed, and a page that is gone is removed."""
-    pages.stage(tmp_path, generated)
-    before = (tmp_path / "start.md").stat().st_mtime_ns
-    (tmp_path / "gone.md").write_text("# Gone\n", encoding="utf-8")
-    pages.stage(tmp_path, generated)
-    assert (tmp_path / "start.md").stat().st_mtime_ns == before
-    assert not (tmp_path / "gone.md").exists()
+def test_a_long_page_is_cut_at_its_headings():
+    """A page a section, or a part of a long one; links to it and in it follow."""
+    long = "word " * 1000
+    first = f"# A\n\n[two](#two)\n\n## [One]\n\n{long}\n\n### Deep\n\n```\n## Code\n```\n\n"
+    second = f"## Two\n\n### Three\n\n{long}\n\n### Four\n\n{long}"
+    other = "[t](/a.md#two) [f](/a.md#four) [d](/a.md#deep)"
+    cut = pages.cut_pages({"a.md": first + second, "b.md": other})
+    assert list(cut) == ["a/one.md", "a/two--three.md", "a/two--four.md", "a.md", "b.md"]
+    assert cut["a/one.md"].startswith("# A · One\n")
+    assert "## Code" in cut["a/one.md"]
+    assert cut["b.md"] == "[t](/a.md) [f](/a/two--four.md) [d](/a/one.md#deep)"
+    assert cut["a.md"].startswith("# A\n\n[two](/a.md)\n")
+    assert "\nTwo · Three </a/two--three>\n" in cut["a.md"]
+    uncut = pages.cut_pages({"methods.md": first + second})
+    assert list(uncut) == ["methods.md"]
 
 
 PLACES = {
@@ -309,37 +303,9 @@ class TestLinks:
         """To a page by its place in the site, to a file that is no page as its text; code stays."""
         assert pages.linked(link, path, PLACES) == expected
 
-    def test_a_rule_in_an_output_of_a_notebook(self):
-        """It leads to the rule."""
-        link = '<a href="../raglab/RULES.md" title="t">S2.3</a>'
-        expected = '<a href="../explanation/rules.html#S2.3" title="t">S2.3</a>'
-        assert pages.RULES_LINK.sub(pages.rules_link, link) == expected
-
-    def test_what_a_page_is_about(self):
-        """Its first sentence, without the marks of a link."""
-        assert (
-            pages.described("# A\n\n```{toctree}\nb\n```\n\nThe [first](b.md) one. The next.")
-            == "The first one."
-        )
-
 
 class TestTables:
     """Pages from the tables of the code."""
-
-    def test_every_gate_and_threshold(self, generated):
-        """With the default of the default policy."""
-        text = generated["reference/gates.md"]
-        assert all(f"| `{gate.name}` | {gate.rule} |" in text for gate in GATES)
-        assert all(
-            f"| `{threshold.path}` |" in text for gate in GATES for threshold in gate.thresholds
-        )
-        assert "| `similarity.min_similarity` | 0.7 | floor | cosine, -1 to 1 |" in text
-
-    def test_every_signal_rate_and_form(self, generated):
-        """A row each."""
-        assert all(f"| `{row.name}` | " in generated["reference/signals.md"] for row in BUILT_IN)
-        assert all(f"| `{name}` | " in generated["reference/metrics.md"] for name in RATE_TABLE)
-        assert all(f"| {name} | " in generated["reference/loaders.md"] for name in FORMATS)
 
     def test_the_units_of_own_signals(self, generated):
         """The same table on the page that a reader of the files sees."""
@@ -348,11 +314,6 @@ class TestTables:
             encoding="utf-8"
         )
 
-    def test_a_row_that_is_added_is_on_the_page(self, monkeypatch):
-        """Nothing is written by hand."""
-        monkeypatch.setitem(RATE_TABLE, "deferral_rate", RATE_TABLE["coverage"])
-        assert "| `deferral_rate` | " in tables.metrics_page()
-
     def test_every_variable_has_a_meaning(self, generated):
         """Those of a `.env` and those of the process."""
         text = generated["reference/settings.md"]
@@ -360,50 +321,16 @@ class TestTables:
         assert {name for name, _ in rows} == settings.known_variables()
         assert [name for name, meaning in rows if not meaning.strip()] == []
 
-    def test_every_command_and_option(self, generated):
-        """As `--help` lists them."""
-        text = generated["reference/commands.md"]
-        command = typer.main.get_command(app)
-        context = command.make_context("raglab", [], resilient_parsing=True)
-        for name in command.list_commands(context):
-            sub = command.get_command(context, name)
-            if not isinstance(sub, TyperGroup):
-                assert f"\n## {name}\n" in text
-                assert all(
-                    f"`{row.opts[0]}`" in text for row in sub.params if row.opts[0].startswith("--")
-                )
-
-    def test_every_public_name(self, generated):
-        """On the page of its door; modules have pages of their own."""
-        for door in tables.DOORS:
-            text = generated[f"reference/api/{door}.rst"]
-            assert all(
-                f"\n   {name}\n" in text
-                for name in tables.public_names(importlib.import_module(door))
-            )
-        assert "\n   decide\n" in generated["reference/api/raglab.rst"]
-        assert all(
-            f"raglab.{name}" in generated["reference/api/index.rst"] for name in tables.ALGEBRA
-        )
-
     def test_a_cell_cannot_break_its_table(self):
         """Bars and line breaks."""
         assert tables.table(("a",), [("x|y\nz",)]) == "| a |\n| --- |\n| x\\|y z |\n"
-
-
-def test_the_gallery_is_short():
-    """At most ten lines draw a display, after the beginning that all share."""
-    text = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    blocks = [block for _, block in BLOCK.findall(text)]
-    assert max(block.count("\n") for block in blocks[1:]) <= 10
-    assert all("width=3.4" in block for block in blocks[1:])
 
 
 @pytest.mark.skipif(
     importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed"
 )
 def test_the_site_builds_without_a_warning(tmp_path):
-    """All pages, all links, offline; `llms.txt` lists the pages."""
+    """All pages, all links, offline; `llms.txt` lists the pages, the search knows the words."""
     done = subprocess.run(
         [sys.executable, SITE / "build.py", "--out", tmp_path],
         cwd=ROOT,
@@ -415,6 +342,14 @@ def test_the_site_builds_without_a_warning(tmp_path):
     html = tmp_path / "html"
     assert 'id="S2.3"' in (html / "explanation" / "rules.html").read_text(encoding="utf-8")
     assert "(start.html)" in (html / "llms.txt").read_text(encoding="utf-8")
+    found = (html / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(found.removeprefix("Search.setIndex(").removesuffix(")"))
+    for place, words in pages.SOUGHT.items():  # of the entries of a word the main one is first
+        for word in words:
+            first = [
+                index["docnames"][file] for file, _, main in index["indexentries"][word] if main
+            ]
+            assert first == [place.removesuffix(".md")]
     gallery = (html / "gallery.html").read_text(encoding="utf-8")
     shown = re.findall(r'<img alt="(\w+)\(', gallery)
     assert {name for name in dir(displays) if name.endswith("Display")} == set(shown)

@@ -13,7 +13,6 @@ import dataclasses
 import doctest
 import inspect
 import logging
-import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -24,8 +23,6 @@ import griffe
 import raglab
 import raglab.sklearn
 
-EXCEPTION = r"[A-Z]\w*(?:Error|Exception|Warning)"
-
 
 class Documented(NamedTuple):
     """Entries of a docstring, and the warnings of the parser.
@@ -33,13 +30,11 @@ class Documented(NamedTuple):
     Attributes:
       names: of the parameters, in the order of the docstring.
       attributes: names of the attributes, in the order of the docstring.
-      exceptions: names and descriptions of exceptions and warnings.
       warnings: texts of the parser.
     """
 
     names: tuple[str, ...]
     attributes: tuple[str, ...]
-    exceptions: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
 
 
@@ -55,25 +50,20 @@ class _Warnings(logging.Handler):
 def parse(node):
     """Docstring of a function or class as griffe reads it."""
     if node.docstring is None:
-        return Documented((), (), (), ("no docstring",))
+        return Documented((), (), ("no docstring",))
     handler, logger = _Warnings(), logging.getLogger("griffe")
     logger.addHandler(handler)
     try:
         sections = node.docstring.parse("google")
     finally:
         logger.removeHandler(handler)
-    entries: dict[str, list[Any]] = {"parameters": [], "attributes": [], "raises": [], "warns": []}
+    entries: dict[str, list[Any]] = {"parameters": [], "attributes": []}
     for section in sections:
         if section.kind.value in entries:
             entries[section.kind.value] += section.value
     return Documented(
         tuple(entry.name.lstrip("*") for entry in entries["parameters"]),
         tuple(entry.name for entry in entries["attributes"]),
-        tuple(
-            (str(entry.annotation), entry.description)
-            for kind in ("raises", "warns")
-            for entry in entries[kind]
-        ),
         tuple(handler.texts),
     )
 
@@ -91,18 +81,12 @@ def defects(documented, required, allowed):
         [name for name in allowed if name in names] if isinstance(allowed, list) else list(names)
     )
     is_sorted = set(order) != set(names) or list(dict.fromkeys(names)) == order
-    merged = [
-        name
-        for name, text in documented.exceptions
-        if re.search(rf"(?:^|[.;] ){EXCEPTION}: ", text)
-    ]
     return [
         *documented.warnings,
         *(f"no entry for {name}" for name in sorted(set(required) - set(names))),
         *(f"entry of no parameter: {name}" for name in sorted(set(names) - set(allowed))),
         *(f"several entries for {name}" for name in sorted(set(names)) if names.count(name) > 1),
         *(f"several entries for {name}" for name in sorted(set(stated)) if stated.count(name) > 1),
-        *(f"another exception in the line of {name}" for name in merged),
         *(
             []
             if is_sorted
@@ -158,8 +142,8 @@ def _members(module):
     names = getattr(module, "__all__", None)
     if names is not None:
         return [getattr(module, name) for name in names]
-    own = [value for name, value in vars(module).items() if not name.startswith("_")]
-    return [value for value in own if getattr(value, "__module__", None) == module.__name__]
+    members = [value for name, value in vars(module).items() if not name.startswith("_")]
+    return [value for value in members if getattr(value, "__module__", None) == module.__name__]
 
 
 @cache
@@ -224,16 +208,18 @@ def methods(kind):
 
 
 def test_docstrings_of_public_names_list_every_parameter_once():
-    """A parameter missing, listed twice or merged into the line of another one is an error."""
-    found = {}
+    """A parameter that is missing, or listed twice, is an error."""
+    defects_of = {}
     for value in dict.fromkeys(public_values()):
         if inspect.isclass(value):
-            found[value] = class_defects(value)
-            found |= {method: function_defects(method) for method in methods(value)}
+            defects_of[value] = class_defects(value)
+            defects_of |= {method: function_defects(method) for method in methods(value)}
         else:
-            found[value] = function_defects(value)
-    assert len(found) > 400
-    broken = [f"{full_name(value)}: {defect}" for value, texts in found.items() for defect in texts]
+            defects_of[value] = function_defects(value)
+    assert len(defects_of) > 400
+    broken = [
+        f"{full_name(value)}: {defect}" for value, texts in defects_of.items() for defect in texts
+    ]
     assert not broken, "\n".join(broken)
 
 
@@ -248,6 +234,3 @@ def test_examples_of_marked_functions_run():
             function.__doc__, names, full_name(function), None, 0
         )
         assert doctest.DocTestRunner(verbose=False).run(example).failed == 0, full_name(function)
-
-
-CALLS = re.compile(rf"\b(?:{'|'.join(raglab.__all__)})\(")

@@ -1,6 +1,6 @@
 """What a researcher imports.
 
-Notebooks, guides and experiments take names from the public doors and the algebra.
+Notebooks and guides take names from the public doors and the algebra.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import importlib
 import json
 import re
 from pathlib import Path
-
-import pytest
 
 import raglab
 from raglab.extension_points import PublicName, listed_names
@@ -46,7 +44,6 @@ ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not pl
 }
 
 
-# Experiments that measure what no door offers, with what that is.
 def code_of(path):
     """Its code; the code cells of a notebook or the Python blocks of a page, one after another."""
     text = path.read_text(encoding="utf-8")
@@ -76,20 +73,6 @@ def used_names(code):
                 yield module, node.attr
 
 
-def door_of(module, name):
-    """The door, or the package of the algebra, that lists what a module defines.
-
-    None where there is none.
-    """
-    package = module.rpartition(".")[0]
-    if module in DOORS:
-        return None
-    if package in ALGEBRA and is_public(package, name):
-        return package
-    listed = ((door, names[name]) for door, names in DOORS.items() if name in names)
-    return next((door for door, place in listed if f"raglab.{place.module}" == module), None)
-
-
 def is_public(module, name):
     """Whether a door or a module of the algebra offers a name."""
     if f"{module}.{name}" in {*DOORS, *ALGEBRA}:
@@ -109,47 +92,14 @@ def internals(code):
     )
 
 
-def passed_by(code):
-    """Names that a door lists but the code takes from elsewhere."""
-    doors = {(module, name): door_of(module, name) for module, name in used_names(code)}
-    return sorted(
-        f"{module}.{name}, which is {door}.{name}" for (module, name), door in doors.items() if door
-    )
-
-
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "notebooks").glob("*.ipynb")),
 ]
-SCRIPTS = sorted((ROOT / "experiments").rglob("*.py"))
-
-
-def test_a_public_name_is_taken_from_its_door():
-    """Whatever else the code takes."""
-    names = {path.name: passed_by(code_of(path)) for path in (*PAGES, *SCRIPTS)}
-    assert {file: taken for file, taken in names.items() if taken} == {}
 
 
 def test_pages_need_the_doors_alone():
     """Without exception."""
     names = {path.name: internals(code_of(path)) for path in PAGES}
     assert {file: taken for file, taken in names.items() if taken} == {}
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("from raglab import Trace, replay, lab", []),
-        (
-            "from raglab.metrics.intervals import mean_interval",
-            ["raglab.metrics.intervals.mean_interval"],
-        ),
-        ("from raglab.metrics import np", ["raglab.metrics.np"]),
-        ("import raglab\nraglab.lab.ranking(trace)\nraglab.lab.study", ["raglab.lab.study"]),
-        ("def work():\n    from raglab.cli import app", ["raglab.cli.app"]),
-    ],
-)
-def test_the_test_finds_internals(code, expected):
-    """Imports at any depth, and attributes."""
-    assert internals(code) == expected

@@ -10,7 +10,7 @@ import re
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
-from math import comb, isnan, nan
+from math import comb, nan
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,6 @@ from experiments.league.answers import REACH, Part, answer_rows, scored_answers
 from experiments.league.dba import dba_answers, dba_rows, left_out_parts
 from experiments.league.nomiracl import nomiracl_rows
 from experiments.league.own_table import own_rows, question_parts
-from experiments.league.refusals import answer_vote
 from experiments.league.rows import (
     RATES,
     league_frame,
@@ -71,43 +70,6 @@ class TestRows:
         chance = sum(comb(pairs, k) for k in range(min(wins, losses) + 1)) / 2**pairs
         if pairs < 20 and 2.0 * chance > 0.05:
             assert low <= 0.0 <= high
-
-
-REFUSES = (
-    "I don't know",
-    "I don’t know.",
-    "No",
-    "No, answer is present",
-    "Yes, I don't know.",
-    "The contexts do not provide information about the size of the town.",
-    "Which town is it? I don't know.",
-    "¿Cuándo nació? Respuesta: No hay información en los contextos.",
-    "Je ne sais pas.",
-    "لا أعرف",
-    "नहीं पता",
-    "わかりません",
-    "Я не знаю",
-    "1. No, answer is not present. 2. No, answer is not present.",
-    "I",
-)
-ANSWERS = (
-    "Yes, answer is present in [1]. No, answer is not present in [2], [3].",
-    "1. No, answer is not present. 2. Yes, answer is present.",
-    "1969",
-    "The answer is Paris. I don't know more.",
-    "No, the first Russian there was not the pilot.",
-    'Respond with "Yes, answer is present" or "I don\'t know".',
-    "If none of the contexts answers the question, say so.",
-    "نعم، الإجابة موجودة.",
-)
-
-
-@given(st.sampled_from([*REFUSES, *ANSWERS]), st.sampled_from(["", "\n", "* "]), st.booleans())
-def test_a_refusal_is_read_whatever_its_case_and_blanks(reply, before, upper):
-    """Of the prompt's words and others; what only repeats the prompt refuses nothing."""
-    text = before + (reply.upper() if upper else reply).replace(" ", "  ")
-    assert answer_vote(text) == float(reply in ANSWERS)
-    assert isnan(answer_vote(before)) == (before != "* " or isnan(answer_vote("*")))
 
 
 def answer_table(seed, levels):

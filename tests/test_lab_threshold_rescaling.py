@@ -153,8 +153,8 @@ def desks(*scores, **declared):
     rows = {"query": queries, "label": "ok", "source": "home.md", "hit_id": "a"}
     more: dict[str, Any] = {"score": "cosine"}
     if declared:
-        own = {"own": {"higher": "surer", "unit": "raw"} | declared}
-        more = {"score": None, "signals": own}
+        declaration = {"own": {"higher": "surer", "unit": "raw"} | declared}
+        more = {"score": None, "signals": declaration}
     name = "own" if declared else "score"
     return [trace_from_frame(pd.DataFrame(rows | {name: column}), **more) for column in scores]
 
@@ -177,16 +177,6 @@ def test_a_gate_that_judges_nothing_judges_nothing_after():
         assert notes["similarity.min_similarity"] == OUTSIDE
     low = rescale_thresholds(new, COSINE.replace("similarity.min_similarity", 0.5), to=old)
     assert low.policy.similarity.min_similarity == -1.0
-
-
-def test_gates_that_are_off_are_not_mapped():
-    """The table has the acting thresholds alone."""
-    old, new = desks([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
-    moved = rescale_thresholds(old, COSINE, to=new)
-    assert {path for path in moved.table["path"] if not path.startswith("resolver.")} == {
-        "similarity.min_similarity"
-    }
-    assert moved.policy.l2 == COSINE.l2
 
 
 def test_a_signal_of_another_meaning_is_refused():
@@ -323,6 +313,9 @@ def test_a_look_after_an_upgrade_is_never_at_a_looser_level(sizes, m):
     before = {str(place): LookRecord(delta, size) for place, (size, delta) in enumerate(sizes)}
     taken = upgrade_look(Reuse(hypotheses=m), before, 0.1, key_at)
     assert taken.number == len(sizes) + 1
+    assert taken.spent == pytest.approx(sum(delta for _, delta in sizes) + taken.delta)
+    reused = upgrade_look(Reuse(1, 0.9), before, 0.1, key_at)
+    assert reused.spent == pytest.approx(0.9 + reused.delta)
     assert taken.hypotheses == max([m, *(size for size, _ in sizes)])
     assert taken.delta / taken.divisor <= 0.1 / (taken.hypotheses if sizes else 1)
     noted = before | {taken.key: LookRecord(taken.delta, taken.hypotheses)}
@@ -343,8 +336,8 @@ def test_other_sets_of_the_same_questions_are_further_looks(old, tmp_path):
     )
     part = [row for row in range(len(old)) if row != dropped]
     assert upgrade(old.subset(part), free_policy(), targets=RISK, looks=looks).look == 3
-    other = labelled(2, SPLITS, steps=None)
-    assert upgrade(other, free_policy(), targets=RISK, looks=looks).look == 1
+    questions = labelled(2, SPLITS, steps=None)
+    assert upgrade(questions, free_policy(), targets=RISK, looks=looks).look == 1
 
 
 def swapped_splits(trace):
@@ -512,8 +505,8 @@ def test_refit_takes_the_cheapest_that_passes_on_tune(old, certified):
     start = upgrade(old, certified).policy.replace("certificate", None)
     counts = pilot_counts(tune, grid(tune, start), CertificationSettings(RISK)).losses
     passing = counts.p(np.array([0.2])).max(axis=1) <= 0.1
-    own = sweep(tune, [chosen.replace("certificate", None)])
-    assert 1.0 - own["pass_rate"].iloc[0] == pytest.approx(counts.cost[passing].min())
+    swept = sweep(tune, [chosen.replace("certificate", None)])
+    assert 1.0 - swept["pass_rate"].iloc[0] == pytest.approx(counts.cost[passing].min())
     assert (result.table["note"] == REFITTED).any()
 
 

@@ -66,65 +66,46 @@ class TestByHand:
 
     def test_counts_without_a_label(self):
         """Two are answered at 0.5; what decided the others is named; no label is needed."""
-        made = review(
+        result = review(
             self.traffic(), policy(l2={"max_l2": 0.5, "soft_max_l2": None}), by=("tenant",)
         )
-        rows = made.frame().set_index("rate")
+        rows = result.frame().set_index("rate")
         assert rows.loc[STATUSES, "k"].tolist() == [2, 2, 0]
         assert rows.loc[
             ["decided_by.no_hits", "decided_by.l2", "decided_by.answered"], "k"
         ].tolist() == [1, 1, 2]
         assert set(rows["basis"]) == {"traffic"}
-        assert made.days.to_numpy().tolist() == [
+        assert result.days.to_numpy().tolist() == [
             ["", 1, 0, 1, 0, 0],
             ["2026-03-02", 1, 1, 0, 0, 0],
             ["2026-03-03", 2, 1, 1, 0, 0],
         ]
-        assert made.groups[["by", "group", "n", "ok"]].to_numpy().tolist() == [
+        assert result.groups[["by", "group", "n", "ok"]].to_numpy().tolist() == [
             ["tenant", "a", 2, 1],
             ["tenant", "b", 2, 1],
         ]
-        assert made.counts["without day"] == 1
-
-    def test_curve_of_a_threshold(self):
-        """Each distance is a step; the policy's own is marked."""
-        made = review(self.traffic(), policy(l2={"max_l2": 0.5, "soft_max_l2": None}))
-        curve = made.gates.query("path == 'l2.max_l2'")
-        assert curve["low"].tolist()[1:] == pytest.approx([0.2, 0.4, 0.6])
-        assert curve["ok"].tolist() == [0, 1, 2, 3]
-        assert curve["changed"].tolist() == [2, 1, 0, 1]
-        assert curve["is_current"].tolist() == [False, False, True, False]
-        row = made.thresholds.set_index("path").loc["l2.max_l2"]
-        assert (row["lower_changed"], row["higher_changed"], row["missing"]) == (1, 1, 0)
+        assert result.counts["without day"] == 1
 
     def test_a_second_policy(self):
         """How many requests it decides otherwise, by pair of decisions, and by day."""
         before = policy(l2={"max_l2": 0.5, "soft_max_l2": None})
-        made = review(self.traffic(), before, after=before.replace("l2.max_l2", 0.7))
-        pairs = made.changes.set_index(["before", "after"])["n"]
+        result = review(self.traffic(), before, after=before.replace("l2.max_l2", 0.7))
+        pairs = result.changes.set_index(["before", "after"])["n"]
         assert (
             pairs["refuse", "ok"],
             pairs["ok", "ok"],
             pairs["refuse", "refuse"],
             pairs.sum(),
         ) == (1, 2, 1, 4)
-        assert made.days["changed"].tolist() == [0, 0, 1]
-
-    def test_gates_that_judge_nothing(self):
-        """Off in the policy, or since nobody measured what they compare."""
-        traffic = self.traffic()
-        off = {**traffic.meta, "gates_off": ["similarity"]}
-        judged = policy(l2={"enabled": False}, similarity={"enabled": True})
-        gates = review(replace(traffic, meta=off), judged).off
-        assert (gates["l2"], gates["similarity"]) == ("policy", "trace")
+        assert result.days["changed"].tolist() == [0, 0, 1]
 
     def test_missing_values_are_counted(self):
         """Two hits of which one has no cosine; the request without a hit is no missing value."""
         cosine = np.array(self.traffic().hits.cosine)
         cosine[0] = np.nan
         traffic = replace(self.traffic(), hits=self.traffic().hits._replace(cosine=cosine))
-        made = review(traffic, policy(similarity={"enabled": True, "min_similarity": 0.1}))
-        assert made.thresholds.set_index("path").loc["similarity.min_similarity", "missing"] == 1
+        result = review(traffic, policy(similarity={"enabled": True, "min_similarity": 0.1}))
+        assert result.thresholds.set_index("path").loc["similarity.min_similarity", "missing"] == 1
 
 
 @pytest.mark.parametrize(
@@ -140,9 +121,9 @@ def test_day_of_a_request(stated, day):
     assert request_day(Case("q", "who?", extra={"at": stated})) == day
 
 
-def step_values(made, path):
+def step_values(result, path):
     """Values within each step of a curve: its closed end, and one just inside of the open one."""
-    curve, values = made.curves[path], []
+    curve, values = result.curves[path], []
     for place, (low, high) in enumerate(zip(curve.low, curve.high, strict=True)):
         if curve.threshold.side == "ceiling":
             ends = (low, high if place == len(curve.low) - 1 else np.nextafter(high, -np.inf))
@@ -169,16 +150,16 @@ def test_each_step_is_replay(
             traffic = record_answers(
                 traffic, Policy.from_mapping(drawn.model_dump()), Drawn(), Weighed()
             )
-        made = review(traffic, drawn)
+        result = review(traffic, drawn)
         (now,) = decide_policies(traffic, [drawn])
-        for path, curve in made.curves.items():
+        for path, curve in result.curves.items():
             assert curve.counts[curve.current].tolist() == counts_of(traffic, drawn), path
             assert curve.changed[curve.current] == 0
-            for place, value in step_values(made, path):
+            for place, value in step_values(result, path):
                 moved = drawn.replace(path, int(value) if curve.threshold.whole else value)
-                (there,) = decide_policies(traffic, [moved])
+                (decisions,) = decide_policies(traffic, [moved])
                 assert curve.counts[place].tolist() == counts_of(traffic, moved), (path, value)
-                assert curve.changed[place] == int((now.status != there.status).sum()), (
+                assert curve.changed[place] == int((now.status != decisions.status).sum()), (
                     path,
                     value,
                 )
@@ -225,8 +206,8 @@ class TestLabels:
     def test_labels_that_nobody_drew(self):
         """They speak for the labelled requests alone: no interval."""
         trace = labelled(1, {"": 60})
-        made = review(trace, free_policy())
-        rows = made.frame().query("basis == 'labelled requests'").set_index("rate")
+        result = review(trace, free_policy())
+        rows = result.frame().query("basis == 'labelled requests'").set_index("rate")
         rates = sweep(trace, [free_policy()]).iloc[0]
         for name in set(RATES) & set(rows.index):
             assert (rows.loc[name, "k"], rows.loc[name, "n"]) == (
@@ -234,7 +215,7 @@ class TestLabels:
                 rates[f"{name}_n"],
             ), name
         assert rows["low"].isna().all()
-        assert made.counts["labelled, not drawn"] == 60
+        assert result.counts["labelled, not drawn"] == 60
 
     def test_a_census_tells_the_truth(self):
         """Where all requests are drawn, each rate is that of `sweep`, and its interval a point."""

@@ -109,12 +109,6 @@ class TestRows:
         (first, *_) = shown(turned, ("hits.text",)).cells.values()
         assert first == (tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),)
 
-    def test_what_the_query_alone_tells_needs_no_hit(self):
-        """Six questions; of the hits there are five."""
-        trace = sample_trace()
-        sizes = [len(shown(trace, needs).cells) for needs in (("query",), ("query", "hits.text"))]
-        assert sizes == [6, 5]
-
     def test_a_question_reads_as_it_is_asked_live(self):
         """Without runs of blanks, its characters composed."""
         trace = sample_trace()
@@ -413,17 +407,6 @@ class TestLive:
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
 
-    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened):
-        """Before any question; one function alone is taken, and the name of a registered one."""
-        for wrong in ([SURE, 3], [len], [SignalFunction], sample_trace(), None):
-            with pytest.raises(TypeError, match="a signal must be a name or a signal function"):
-                opened(signals=wrong)
-        with pytest.raises(ValueError, match="judge twice"):
-            opened(signals=[SURE, SURE])
-        register_signal(SURE)
-        for signals in (SURE, ["judge"]):
-            assert opened(JUDGED, signals=signals).signals.overrides == (SURE,)
-
     def test_a_calibrated_signal_answers_live(self, opened):
         """By the function that wraps the measured one; the object that holds it is none."""
         labels = ["ok", "refuse"] * 20
@@ -526,22 +509,3 @@ class TestLive:
             )
             system = opened(JUDGED, signals=[function], cache=True)
             assert ask(COURTESY, system=system)["status"] == status
-
-    def test_the_graph_follows(self, opened):
-        """Status and sources are those of `ask`.
-
-        A depth is measured once there as well.
-        """
-        pytest.importorskip("langgraph")
-        from raglab.live.langgraph_chain import build_graph
-
-        function, calls = counted()
-        system = opened({**GATED, "refine": {"epsilon": 0.0}}, signals=[function])
-        graph = build_graph(system)
-        for case in CASES[:4]:
-            calls.rows.clear()
-            response = ask(case.query, system=system)
-            n_live = len(calls.rows)
-            chain = graph.invoke({"question": case.query})["response"]
-            assert (chain["status"], chain["sources"]) == (response["status"], response["sources"])
-            assert len(calls.rows) == 2 * n_live

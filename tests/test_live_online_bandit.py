@@ -794,9 +794,3 @@ class TestCommands:
         assert run("feedback", tmp_path, "r0").exit_code == 2
         ended = run("feedback", tmp_path, "r9", "--up")
         assert (ended.exit_code, "got 'r9'" in ended.stderr) == (1, True)
-
-    def test_no_log(self, tmp_path):
-        """Is said, and none is made."""
-        for arguments in (("metrics", tmp_path), ("feedback", tmp_path, "r0", "--up")):
-            assert run(*arguments).exit_code == 1
-        assert list(tmp_path.iterdir()) == []

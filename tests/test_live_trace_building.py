@@ -60,7 +60,7 @@ def stop_in_save(made, path, **more):
 def same(first, second):
     """Whether all measurements of two traces have the same bits."""
     pairs = zip(first, second, strict=True)
-    return all(one.tobytes() == other.tobytes() for one, other in pairs)
+    return all(first.tobytes() == second.tobytes() for first, second in pairs)
 
 
 def with_other_distances(raw):
@@ -76,11 +76,11 @@ class TestTrace:
 
     def test_by_head(self, made):
         """A question that is a passage verbatim finds it first, at distance 0, reranked to 1."""
-        said = CORPUS.chunks[4]
-        trace = made([Case("x", said.text, "ok")])
+        passage = CORPUS.chunks[4]
+        trace = made([Case("x", passage.text, "ok")])
         *fields, _ = trace.hits
         hit = Hits(*(field[0, 0, 0, 0] for field in fields), 0)
-        assert trace.chunks[hit.chunk] == said
+        assert trace.chunks[hit.chunk] == passage
         assert [hit.l2, hit.cosine] == pytest.approx([0.0, 1.0], abs=1e-5)
         assert hit.s_rerank == pytest.approx(1.0, abs=1e-3)
         assert (hit.rank, hit.s_hybrid) == (0, 1.0)
@@ -91,15 +91,15 @@ class TestTrace:
         All is measured for each, rerank scores for the head.
         """
         trace = made()
-        hits, there = trace.hits, trace.hits.chunk >= 0
+        hits, is_hit = trace.hits, trace.hits.chunk >= 0
         assert hits.chunk.shape == (7, 1, 1, 6)
         for name in set(FLOAT_FIELDS) - {"s_rerank", "s_raw"}:
-            assert np.array_equal(np.isnan(getattr(hits, name)), ~there), name
+            assert np.array_equal(np.isnan(getattr(hits, name)), ~is_hit), name
         head = (hits.rank >= 0) & (hits.rank < hits.n_reranked[..., None])
         # the last query has no word to compare
         assert np.array_equal(~np.isnan(hits.s_rerank[:6]), head[:6])
-        assert (np.diff(np.where(there, hits.l2, 9.0), axis=-1) >= 0).all()
-        assert hits.cosine[there] == pytest.approx(1.0 - hits.l2[there] / 2.0, abs=1e-5)
+        assert (np.diff(np.where(is_hit, hits.l2, 9.0), axis=-1) >= 0).all()
+        assert hits.cosine[is_hit] == pytest.approx(1.0 - hits.l2[is_hit] / 2.0, abs=1e-5)
 
     def test_signatures_and_anchors(self, made, encoder):
         """Signatures are measured loose and strict, anchors on the first 800 characters."""
@@ -149,8 +149,8 @@ class TestTrace:
         fused = np.lexsort((chunk[:, 2], -score[:, 2]))
         built = [np.take_along_axis(field[:, 2], fused, axis=1) for field in (score, chunk)]
         again = reciprocal_rank_fusion(lists, fused.shape[1], weights=(1.0, 3.0))
-        for one, other in zip(again, built, strict=True):
-            assert np.array_equal(one, other, equal_nan=True)
+        for fused_again, stored in zip(again, built, strict=True):
+            assert np.array_equal(fused_again, stored, equal_nan=True)
 
     def test_two_arms(self, made):
         """Each arm of a trace of two is what it is in a trace of its own."""
@@ -158,9 +158,11 @@ class TestTrace:
         assert trace.arms == ("dense", "hybrid")
         for place, arm in enumerate(trace.arms):
             alone = made(arms=arm)
-            ids, own = (np.array([*(c.chunk_id for c in t.chunks), ""]) for t in (trace, alone))
+            ids, ids_alone = (
+                np.array([*(c.chunk_id for c in t.chunks), ""]) for t in (trace, alone)
+            )
             part = Hits(*(field[:, [place]] for field in trace.hits))
-            assert (ids[part.chunk] == own[alone.hits.chunk]).all()
+            assert (ids[part.chunk] == ids_alone[alone.hits.chunk]).all()
             assert same(part._replace(chunk=alone.hits.chunk), alone.hits)
 
     def test_no_hit_at_all_comes_back_from_a_file(self, made, tmp_path):
@@ -250,12 +252,6 @@ class TestTrace:
         with pytest.raises(ValueError, match=rule):
             made(**more)
 
-    def test_without_reranking_no_tokens(self, made):
-        """rerank_k 0 asks for no token embeddings, and leaves no rerank scores."""
-        trace = made(rerank_k=0)
-        assert np.isnan(trace.hits.s_rerank).all()
-        assert not trace.hits.n_reranked.any()
-
 
 class TestBatches:
     """How the work is cut, and where it stops, leaves no trace in the trace."""
@@ -269,20 +265,6 @@ class TestBatches:
         for size in (1, 3, 256):
             made(out=tmp_path / f"{size}.parquet", batch_size=size, cache=None, **more)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
-
-    def test_stopped_and_started_again(self, tmp_path, made, calls):
-        """After a stop in batch two, batch one is not retrieved again; the bytes are one run's."""
-        path = stop(made, calls, tmp_path / "t.parquet")
-        made(out=path, batch_size=3)
-        assert calls.sizes == [3, 1]
-        assert as_whole(path)
-        assert not list(tmp_path.glob("*.parts"))
-
-    def test_started_again_with_other_batches(self, tmp_path, made, calls):
-        """Batches of another size are not mixed with those of the first run."""
-        path = stop(made, calls, tmp_path / "t.parquet", 2)
-        assert len(made(out=path, batch_size=3).hits.chunk) == len(CASES)
-        assert as_whole(path)
 
     @pytest.mark.parametrize(
         "damage",
@@ -351,11 +333,6 @@ class TestBatches:
         assert calls.sizes == []
         assert as_whole(path)
         assert not list(tmp_path.glob("t.parquet.*.parts"))
-
-    def test_without_a_file_nothing_is_kept(self, tmp_path, made):
-        """No `out`, no cache: no file is written."""
-        made(cache=None)
-        assert list(tmp_path.iterdir()) == []
 
 
 class TestAgain:

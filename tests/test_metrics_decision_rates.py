@@ -84,9 +84,11 @@ def test_rates_of_ten_cases():
 
 def test_nothing_of_nothing_meets_no_target():
     """Who answers nothing has no hallucination rate."""
-    value = rates(np.array([5, 0, 0, 0, 0, 0]), np.array([5, 0, 0]))
+    nothing = np.zeros(len(RATES), dtype=np.int64)
+    refused = np.where(np.array(RATES) == "false_refusal_rate", 5, nothing)
+    value = rates(refused, np.array([5, 0, 0]))
     assert np.isnan(value[RATES.index("hallucination_rate")])
-    assert np.isnan(rates(np.zeros(6, dtype=np.int64), np.zeros(3, dtype=np.int64))).all()
+    assert np.isnan(rates(nothing, np.zeros(3, dtype=np.int64))).all()
 
 
 def test_an_interval_of_nothing_is_missing():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from raglab import metrics
 from raglab.gating.expected_cost import LABEL_OF_CLASS, mixed_bias
-from raglab.metrics.crossings import cost_table, crossing
+from raglab.metrics.crossings import crossing
 from raglab.metrics.decision_rates import effective_counts
 from raglab.metrics.mixes import checked_mix, cost_columns, mix_weighings, weighed_by_mix
 from raglab.values import Status
@@ -44,12 +44,12 @@ def test_the_cost_in_a_mix_is_the_mean_of_the_label_means(counts, parts):
     assert weighed.weights.sum() == pytest.approx(cells.sum())
     paid = cost_columns(cells, {"refuse": {"answered_wrong": 5.0}}, None, [weighed])
     assert float(paid["expected_cost"][0]) == pytest.approx(expected)
-    plain, there = (metrics.rate_columns(cells[None], None, rows) for rows in ((), [weighed]))
+    plain, mixed = (metrics.rate_columns(cells[None], None, rows) for rows in ((), [weighed]))
     for name in WITHIN_LABEL:
         share = shares[[Status.ok, Status.ambiguous][WITHIN_LABEL.index(name)]]
         if share:
-            assert there[name][0] == pytest.approx(plain[name][0])
-    assert there["coverage_k"][0] == plain["coverage_k"][0]
+            assert mixed[name][0] == pytest.approx(plain[name][0])
+    assert mixed["coverage_k"][0] == plain["coverage_k"][0]
 
 
 def test_weights_of_a_mix_by_hand():
@@ -74,9 +74,9 @@ def test_the_sample_s_own_shares_change_nothing(counts):
     k, n = (counts[0] for counts in effective_counts(weighed))
     assert k == pytest.approx(metrics.rate_counts(cells))
     assert n == pytest.approx(metrics.denominators(metrics.rate_counts(cells), labels))
-    plain, there = (metrics.rate_columns(cells[None], 0.9, rows) for rows in ((), [weighed]))
+    plain, mixed = (metrics.rate_columns(cells[None], 0.9, rows) for rows in ((), [weighed]))
     for name, column in plain.items():
-        assert there[name] == pytest.approx(column, nan_ok=True)
+        assert mixed[name] == pytest.approx(column, nan_ok=True)
 
 
 @LAWS
@@ -115,17 +115,8 @@ def test_no_mix_inside_is_worse_than_the_worst_corner(counts, data):
         return metrics.rates(metrics.rate_counts(table), metrics.label_counts(table))
 
     worst = np.nanmax([rates(corner) for corner in corners], axis=0)
-    there = rates(inside)
-    assert (np.isnan(there) | (there <= worst + 1e-9)).all()
-
-
-def test_shares_that_are_rounded_are_no_interval():
-    """Six digits that miss 1 are one mix; four that do are refused."""
-    mix = checked_mix({"ok": 0.857142, "refuse": 0.142857, "ambiguous": 0.0})
-    assert mix is not None
-    assert len(mix.at_labels(np.array([5, 5, 0])).corners) == 1
-    with pytest.raises(ValueError, match="sum to 1"):
-        checked_mix({"ok": 0.857, "refuse": 0.142, "ambiguous": 0.0})
+    rates_inside = rates(inside)
+    assert (np.isnan(rates_inside) | (rates_inside <= worst + 1e-9)).all()
 
 
 def test_labels_without_a_share_have_the_rest_in_their_ratio():
@@ -191,8 +182,8 @@ def test_a_corrected_bias_multiplies_the_chances(fitted, traffic, bias):
     odds = np.exp(np.array(bias, dtype=np.float64))
     ratio = (_shares(traffic) / _shares(fitted))[list(LABEL_OF_CLASS)]
     expected = odds * ratio / (odds * ratio).sum()
-    there = np.exp(np.array(mixed_bias(bias, _shares(fitted), _shares(traffic))))
-    assert there / there.sum() == pytest.approx(expected, abs=1e-9)
+    corrected = np.exp(np.array(mixed_bias(bias, _shares(fitted), _shares(traffic))))
+    assert corrected / corrected.sum() == pytest.approx(expected, abs=1e-9)
 
 
 GRID = st.sampled_from([0.0, 0.5, 1.0])
@@ -213,31 +204,17 @@ def test_a_policy_is_the_cheapest_between_its_crossings_alone(data, n_ok, n_refu
         )
     )
     names = [f"policy {number}" for number in range(n_others)]
-    found = crossing(loss[0], loss[1:], names, label)
-    assert found is not None
+    lines = crossing(loss[0], loss[1:], names, label)
+    assert lines is not None
     all_ok, none_ok = loss[:, label == 0].mean(axis=1), loss[:, label == 1].mean(axis=1)
     for share in np.linspace(0.0, 1.0, 21)[1:-1]:
         cost = share * all_ok + (1.0 - share) * none_ok
-        if min(abs(share - found.low), abs(share - found.high)) < 1e-9:
+        if min(abs(share - lines.low), abs(share - lines.high)) < 1e-9:
             continue
-        assert (cost[0] < cost[1:].min() - 1e-12) == (found.low < share < found.high)
-    assert found.sample == pytest.approx(n_ok / (n_ok + n_refuse))
-    assert (found.above == "") == (found.high == inf)
-    assert found.low_interval[0] <= found.low_interval[1]
-
-
-def test_nothing_crosses_where_the_cases_cannot_tell():
-    """Without a case that is ok, or with no other, no line is known."""
-    loss = np.ones((2, 4))
-    for code in Status:
-        label = np.full(4, code, dtype=np.int64)
-        if code != Status.ambiguous:
-            assert crossing(loss[0], loss[1:], ["other"], label) is None
-        table = cost_table({"own": loss[0]}, label)
-        assert np.isnan(table[["all_ok", "none_ok"]].to_numpy()).sum() == 1
-    everywhere = crossing(np.zeros(4), loss[1:], ["other"], np.array([0, 0, 1, 1]))
-    assert everywhere is not None
-    assert (everywhere.low, everywhere.high) == (-inf, inf)
+        assert (cost[0] < cost[1:].min() - 1e-12) == (lines.low < share < lines.high)
+    assert lines.sample == pytest.approx(n_ok / (n_ok + n_refuse))
+    assert (lines.above == "") == (lines.high == inf)
+    assert lines.low_interval[0] <= lines.low_interval[1]
 
 
 def test_an_interval_of_mixes_widens_what_a_point_says():
@@ -247,7 +224,7 @@ def test_an_interval_of_mixes_widens_what_a_point_says():
     point = mix_weighings(cells, checked_mix({"ok": 0.8, "refuse": 0.2}))
     wide = mix_weighings(cells, checked_mix({"ok": (0.7, 0.9), "ambiguous": 0.0}))
     assert len(wide) == 3
-    one, two = (cost_columns(cells, None, 0.95, rows) for rows in (point, wide))
-    assert two["expected_cost"] == pytest.approx(one["expected_cost"])
-    assert two["expected_cost_low"] < one["expected_cost_low"]
-    assert two["expected_cost_high"] > one["expected_cost_high"]
+    at_point, two = (cost_columns(cells, None, 0.95, rows) for rows in (point, wide))
+    assert two["expected_cost"] == pytest.approx(at_point["expected_cost"])
+    assert two["expected_cost_low"] < at_point["expected_cost_low"]
+    assert two["expected_cost_high"] > at_point["expected_cost_high"]

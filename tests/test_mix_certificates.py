@@ -252,22 +252,6 @@ def test_an_estimated_mix_takes_half_of_the_error(trace):
         certify_policy(trace, POLICY, targets=RISK, delta=0.02, mix=with_none)
 
 
-def test_half_of_the_error_where_the_counts_are_known():
-    """Three labels of which each has a case."""
-    trace = labelled(1, {"certify": 40})
-    names = ["ok"] * 20 + ["refuse"] * 10 + ["ambiguous"] * 10
-    cases = tuple(
-        case._replace(expect_status=name, expect_sources=())
-        for case, name in zip(trace.cases, names, strict=True)
-    )
-    estimate = drawn_mix(0.3, 285, 10, 5)
-    result = certify_policy(replace(trace, cases=cases), POLICY, targets=RISK, mix=estimate)
-    halved = estimate.at(0.05)
-    assert result.certificate.mix == halved.rows
-    corners = halved.vertices(np.array([20, 10, 10]))
-    assert result.certificate.mix_corners == tuple(map(tuple, corners.tolist()))
-
-
 def test_another_mix_is_another_look(trace, tmp_path):
     """And one of a label without a case is refused before a look is noted."""
     looks = tmp_path / "looks.jsonl"
@@ -276,9 +260,9 @@ def test_another_mix_is_another_look(trace, tmp_path):
     for _ in range(2):
         result = certify_policy(trace, POLICY, targets=RISK, mix=MIX, looks=looks)
         assert result.certificate.looks == 1
-    for other in ({"ok": 0.9}, {"ok": (0.94, 0.95), "refuse": (0.05, 0.06), "ambiguous": 0.0}):
+    for mix in ({"ok": 0.9}, {"ok": (0.94, 0.95), "refuse": (0.05, 0.06), "ambiguous": 0.0}):
         with pytest.raises(ValueError, match="certified on once"):
-            certify_policy(trace, POLICY, targets=RISK, mix=other, looks=looks)
+            certify_policy(trace, POLICY, targets=RISK, mix=mix, looks=looks)
 
 
 @pytest.mark.filterwarnings("ignore:40 cases ask 39 questions")

@@ -147,9 +147,9 @@ class TestConfidence:
                 ValueError, match=r'tiny@.*policy\.replace\("generation\.enabled", False\)'
             ):
                 call()
-        for asked in (generator(server), OwnAnswers("table", Rows(), generator(server))):
+        for source in (generator(server), OwnAnswers("table", Rows(), generator(server))):
             with lacking():
-                record_answers(asked_world(), Policy.from_mapping(FREE), asked, Weighed())
+                record_answers(asked_world(), Policy.from_mapping(FREE), source, Weighed())
         assert (server.questions, server.probes >= 3) == ([], True)
         probes = server.probes
         free = system.replace(system.policy.replace("generation.enabled", False))
@@ -189,6 +189,18 @@ class TestConfidence:
         with lacking():
             ask(QUESTION, system=system)
 
+    def test_which_policies_need_a_confidence(self):
+        """One with a gate on the signal, unless that is off, only warns or is left out."""
+        off = PolicyData.from_mapping({"generation": {"enabled": False}})
+        gated = off.replace("signals.generation.min", 0.5)
+        assert confidence_switch(gated) == "signals.generation.enabled"
+        for path, value in (
+            ("signals.generation.on_fire", "warn"),
+            ("signals.generation.enabled", False),
+            ("decision.order", ("l2", "gap")),
+        ):
+            assert confidence_switch(gated.replace(path, value)) is None
+
     def test_a_generator_of_ones_own(self, opened):
         """It is found by its first answer, and before it where it states that it gives none."""
         mine = Mine(float("nan"))
@@ -201,23 +213,6 @@ class TestConfidence:
                 call(opened(generator=mine))
         assert mine.n_answers == 1
         assert ask(QUESTION, system=opened(generator=Mine(0.9)))["status"] == "ok"
-
-    @pytest.mark.parametrize(
-        ("gate", "switch"),
-        [
-            ({}, "signals.generation.enabled"),
-            ({"on_fire": "warn"}, None),
-            ({"enabled": False}, None),
-        ],
-    )
-    def test_which_policies_need_a_confidence(self, gate, switch):
-        """The gate itself, or one on the signal; neither where it is off or only warns."""
-        chosen = PolicyData.from_mapping({})
-        assert confidence_switch(chosen) == "generation.enabled"
-        assert confidence_switch(chosen.replace("decision.order", ("l2", "gap", "support"))) is None
-        off = {"generation": {"enabled": False}}
-        gated = PolicyData.from_mapping(off | {"signals": {"generation": {"min": 0.5, **gate}}})
-        assert confidence_switch(gated) == switch
 
 
 def test_all_calls_of_a_question_share_one_deadline(opened):
@@ -310,12 +305,6 @@ class TestAsk:
         with pytest.raises(ModelUnavailableError, match="mine raised"):
             ask(QUESTION, system=opened(generator=Mine(0.9, error)))
 
-    def test_a_model_that_declines_refuses(self, opened, server):
-        """INSUFFICIENT is what the model says of the passages, and no failure."""
-        server.failing = {QUESTION: completion("INSUFFICIENT")}
-        response = ask(QUESTION, system=opened())
-        assert (response["status"], response["error"]) == ("refuse", None)
-
     def test_the_log_counts_it_apart(self, opened, server):
         """It is in no rate, no sample and no daily count of refusals, and adds up."""
         brief = generator(server, timeout=1.0)
@@ -335,16 +324,6 @@ class TestAsk:
         assert draw_sample(log, 9, seed=0)["request_id"].tolist() == ["refused"]
         assert not raglab.explain("failed", system=system).differences
 
-    def test_a_graph_raises(self, opened, server):
-        """As `ask` does."""
-        pytest.importorskip("langgraph")
-        graph = raglab.live.build_graph(
-            opened(on_error="refuse", generator=generator(server, timeout=1.0))
-        )
-        server.failing = {QUESTION: SILENCE}
-        with pytest.raises(ModelUnavailableError, match="timeout"):
-            graph.invoke({"question": QUESTION})
-
     def test_the_command_line(self, index, server, tmp_path):
         """Exit code 69 and one line on the standard error; 1 where the policy is wrong."""
         file = tmp_path / "p.yaml"
@@ -362,8 +341,8 @@ class TestAsk:
 
 def answered(server, trace=None, **more):
     """Trace with the answers of a server, of six questions where none is given."""
-    asked = asked_world() if trace is None else trace
-    return record_answers(asked, policy(), generator(server), Weighed(), **more)
+    bare = asked_world() if trace is None else trace
+    return record_answers(bare, policy(), generator(server), Weighed(), **more)
 
 
 def questions(n):
@@ -375,9 +354,9 @@ def recorded(trace, server, **more):
     """Trace with answers, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        made = record_answers(trace, policy(), generator(server, **more), Weighed())
-    assert all(issubclass(one.category, MissingAnswersWarning) for one in caught)
-    return made, [str(one.message) for one in caught]
+        trace_with_answers = record_answers(trace, policy(), generator(server, **more), Weighed())
+    assert all(issubclass(warning.category, MissingAnswersWarning) for warning in caught)
+    return trace_with_answers, [str(warning.message) for warning in caught]
 
 
 class Stopping:
@@ -415,8 +394,12 @@ class TestRecordAnswers:
         assert whole.answers.row.tolist() == [0, 1, 2, 4, 5]
         at_once, _ = recorded(asked_world(), server)
         assert at_once.answers is not None
-        for one, other in zip(whole.answers, at_once.answers, strict=True):
-            assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
+        for field, expected in zip(whole.answers, at_once.answers, strict=True):
+            assert (
+                np.array_equal(field, expected)
+                if isinstance(field, np.ndarray)
+                else field == expected
+            )
         assert len({asked_world().fingerprint, part.fingerprint, whole.fingerprint}) == 3
 
     def test_a_run_with_nothing_to_ask_makes_no_other_trace(self, server):
@@ -431,16 +414,6 @@ class TestRecordAnswers:
         server.asked.clear()
         recorded(whole, server, max_tokens=99)
         assert len(server.questions) == 6
-
-    def test_parts_can_be_joined(self, server):
-        """What one part lacks is in no trace's meta, so they merge and are completed together."""
-        server.failing = {"question 1": GONE}
-        part, _ = recorded(asked_world(), server)
-        joined = part.subset([0, 1, 2]).merge(part.subset([3, 4, 5]))
-        server.failing, server.asked = {}, []
-        whole, _ = recorded(joined, server)
-        assert server.questions == ["question 1"]
-        assert len(whole.answers.row) == 6
 
     def test_every_answer_is_kept_as_soon_as_it_is_there(self, server, tmp_path):
         """Another run with the same cache asks for none of them again, and says so.
@@ -457,11 +430,11 @@ class TestRecordAnswers:
         assert server.questions == ["question 4"]
         assert again.meta[ANSWER_REQUESTS]["from_cache"] == 5
         brief = generator(server, max_tokens=9)
-        other = record_answers(
+        shorter = record_answers(
             asked_world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite"
         )
         assert len(server.questions) == 7
-        assert other.meta[ANSWER_REQUESTS]["from_cache"] == 0
+        assert shorter.meta[ANSWER_REQUESTS]["from_cache"] == 0
 
     @pytest.mark.parametrize("at_once", [1, 2])
     def test_a_run_that_is_interrupted_says_what_is_kept(
@@ -476,18 +449,8 @@ class TestRecordAnswers:
         ):
             answered(server, at_once=at_once, cache=cache)
         monkeypatch.setattr(answer_recording, "check_answer", check_answer)
-        made = answered(server, cache=cache)
-        assert made.meta[ANSWER_REQUESTS]["from_cache"] == 4
-
-    def test_several_at_a_time_give_the_same_trace(self, server, tmp_path):
-        """In the order of the cases; none is lost."""
-        alone = answered(server, asked_world(9), cache=tmp_path / "a.sqlite")
-        server.asked.clear()
-        more = {"at_once": 4, "cache": tmp_path / "b.sqlite"}
-        several = answered(server, asked_world(9), **more)
-        assert sorted(server.questions) == questions(9)
-        assert several.answers.text == alone.answers.text  # type: ignore[union-attr]
-        assert several.answers.row.tolist() == list(range(9))
+        whole = answered(server, cache=cache)
+        assert whole.meta[ANSWER_REQUESTS]["from_cache"] == 4
 
     @pytest.mark.parametrize("limit", ["calls", "tokens", "cost"])
     @pytest.mark.parametrize("at_once", [1, 4])
@@ -615,11 +578,11 @@ class TestKilledRuns:
             return completion(f"The answer to {question} [1].", logprobs=SURE)
 
         server.behave = behave
-        other = runs.start()
-        while not server.asked and other.poll() is None:
+        second = runs.start()
+        while not server.asked and second.poll() is None:
             time.sleep(0.01)
         assert runs.answers_here() == 20
-        assert ended(other) == (b"", -signal.SIGKILL)
+        assert ended(second) == (b"", -signal.SIGKILL)
         server.asked.clear()
         assert runs.answers_here() == 20
         assert server.questions == []
@@ -629,7 +592,7 @@ class TestForms:
     """A server that refuses `json_schema` is asked for `json_object`, then plain text."""
 
     @pytest.mark.parametrize(
-        ("text", "found"),
+        ("text", "parsed"),
         [
             ('{"a": 1}', '{"a": 1}'),
             ('Sure: {"a": {"b": "}"}} and {"c": 2}', '{"a": {"b": "}"}}'),
@@ -638,9 +601,9 @@ class TestForms:
         ],
         ids=lambda text: text[:20],
     )
-    def test_the_first_object_of_a_text(self, text, found):
+    def test_the_first_object_of_a_text(self, text, parsed):
         """Or the text itself, which the schema then refuses."""
-        assert json_object(text) == found
+        assert json_object(text) == parsed
 
 
 class TestLearners:

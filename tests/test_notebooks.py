@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ STABLE = "stable"  # tag of cells whose text hangs on neither clock nor machine,
 IN_LINES = {"source", "text", "text/plain", "text/html"}
 MOST_CELLS = 39
 MOST_BYTES = 1_000_000
+MOST_SHOWN = 25  # lines of text and rows of tables of a cell
+FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 SECONDS_A_CELL = 900
 
 
@@ -163,6 +166,37 @@ def test_a_notebook_shows_figures_and_tables(path):
         for kind in output.get("data", {})
     }
     assert {"image/png", "text/html"} <= kinds
+
+
+@each_path
+def test_a_cell_shows_a_screen(path):
+    """At most 25 lines and rows that are not folded, and no progress bar."""
+    long = {}
+    for number, cell in enumerate(read(path).cells):
+        shown = 0
+        for output in cell.get("outputs", ()):
+            kinds = output.get("data", {})
+            assert set(kinds) & IN_LINES or "image/png" in kinds or output.output_type == "stream"
+            shown += output.get("text", "").count("\n")
+            if "text/html" in kinds:
+                shown += FOLDED.sub("", kinds["text/html"]).count("<tr")
+            elif "image/png" not in kinds:
+                shown += len(kinds.get("text/plain", "").splitlines())
+        if shown > MOST_SHOWN:
+            long[number] = shown
+    assert long == {}
+
+
+def test_the_first_figure_comes_soon():
+    """Before the tenth cell of the notebook that a reader opens first."""
+    cells = read(ROOT / "notebooks" / "01_quickstart.ipynb").cells[:9]
+    kinds = {
+        kind
+        for cell in code_of(Node(cells=cells))
+        for o in cell.outputs
+        for kind in o.get("data", {})
+    }
+    assert "image/png" in kinds
 
 
 @each_path

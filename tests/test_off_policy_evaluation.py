@@ -85,13 +85,6 @@ def test_three_rounds_by_head(name, value, more):
     assert values(LOG, ALWAYS_1, name, **more)[0] == pytest.approx(value, abs=1e-12)
 
 
-def test_a_model_from_outside_is_read():
-    """With q_1 = 0.25, 0.5, 0.75: dm 0.5, dr adds (2·(0 − 0.5) + 4·(1 − 0.75)) / 3 = 0."""
-    log = LOG.assign(q_0=9.0, q_1=[0.25, 0.5, 0.75])
-    assert values(log, ALWAYS_1, "dm", "dr") == pytest.approx([0.5, 0.5])
-    assert values(log, np.array([0.5, 0.5]), "dm") == pytest.approx([4.75])
-
-
 def test_the_table_has_the_promised_columns():
     """A row for each estimator, in the order asked for, and notes for those that are not ok."""
     log = pd.concat([LOG] * 50, ignore_index=True)
@@ -200,16 +193,6 @@ def test_names_say_the_same_as_positions(seed):
     assert values(numbered, items, *ESTIMATORS) == expected
 
 
-def test_one_row_of_a_target_stands_for_all():
-    """[A] is [T, A] with equal rows; a reordered index of the log changes nothing."""
-    log, _, _ = coarse(1)
-    before, row = log.copy(), np.array([0.5, 0.25, 0.25])
-    assert values(log, row, *ESTIMATORS) == values(
-        log.set_index(log.index[::-1]), np.tile(row, (40, 1)), *ESTIMATORS
-    )
-    pd.testing.assert_frame_equal(log, before)
-
-
 def test_a_model_may_be_silent_on_an_arm_without_mass():
     """NaN where target is 0 and the arm was not logged is no matter.
 
@@ -220,17 +203,6 @@ def test_a_model_may_be_silent_on_an_arm_without_mass():
     target = np.array([0.5, 0.5, 0.0])
     assert values(log, target, "dm")[0] == pytest.approx((log["q_0"] + log["q_1"]).mean() / 2)
     refused(r"q_<arm> must be finite .* in row 0", values, log, np.array([0.5, 0.25, 0.25]), "dm")
-
-
-def test_the_same_seed_gives_the_same_bits():
-    """And another seed other replays and resamples."""
-    log, _, target = coarse(4, n=200)
-    first, again, other = (
-        estimate(log, target, ("replay", "snips"), seed=seed, interval="bootstrap", n_boot=100)
-        for seed in (5, 5, 6)
-    )
-    pd.testing.assert_frame_equal(first, again)
-    assert first["low"].tolist() != other["low"].tolist()
 
 
 def test_no_mass_on_a_masked_arm():
@@ -258,8 +230,8 @@ def test_a_deterministic_log_is_refused(name):
 
 def test_a_deterministic_log_values_its_own_policy():
     """And for another one the direct method and replay answer, with a loud warning."""
-    own = np.eye(2)[[0, 1] * 30]
-    assert values(DETERMINISTIC, own, "ips", "snips", "dr") == pytest.approx([0.75] * 3)
+    target = np.eye(2)[[0, 1] * 30]
+    assert values(DETERMINISTIC, target, "ips", "snips", "dr") == pytest.approx([0.75] * 3)
     with pytest.warns(OverlapWarning, match="says nothing about the target"):
         table = estimate(
             DETERMINISTIC.assign(q_0=0.1, q_1=0.9), np.array([0.0, 1.0]), ("dm", "replay")
@@ -337,9 +309,7 @@ def test_a_bound_wants_rewards_in_the_unit_interval():
         ({"interval": "normal"}, "delta or bootstrap"),
         ({"n_boot": 0}, "n_boot must be at least 1"),
         ({"clip": 0.0}, "clip must be a weight above 0"),
-        ({"switch": np.nan}, "switch must be a weight above 0"),
         ({"seed": None}, "seed must be a whole number >= 0, got"),
-        ({"seed": 1.5}, "seed must be a whole number >= 0, got"),
     ],
 )
 def test_arguments_out_of_range_are_refused(more, message):

@@ -6,7 +6,6 @@ Each error names the gate, no other policy decides otherwise (rule S2.18).
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,14 +18,12 @@ from fuzz.odd_gates import N_CASES, NEAR, neighbours, register, state
 from generators import Fixed
 from live_worlds import CORPUS, OPEN, SMALL
 from raglab.decision.measurement import measured_tables
-from raglab.lab.study import tune
 from raglab.live.ask import ask as live_ask
 from raglab.live.system import System, build_index
 from raglab.policy_parts import own_gates
 from raglab.policy_parts.own_gates import register_gate
 from raglab.replay import case_cells, decide, flips, shard_codes, steps, sweep
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status
 from worlds import policy, random_trace
 
@@ -68,20 +65,14 @@ async def coroutine(read, limits):
 READ_ONLY = "read-only.*numpy.array"
 WRITES = {
     "assigns": "x[:] = 1.0",
-    "adds in place": "x += 1.0",
-    "sorts in place": "x.sort()",
-    "fills": "x.fill(1.0)",
-    "writes by an iterator": "x.flat[0] = 1.0",
     "writes a view": "x[::-1][0] = 1.0",
     "writes by a memoryview": "memoryview(x)[0] = 1.0",
     "sets the flag": "x.flags.writeable = True",
-    "sets the flag of a view": "x.view().setflags(write=True)",
     "sets the flag of its base": "x.base.setflags(write=True)",
     "writes a measurement of the question": "words = read('words')\nwords[:] = 0",
     "writes a measurement of the hits": "read('best_l2')[:] = 0.0",
     "writes chosen hits": "read('missing')[:] = 0",
     "writes a threshold": "limits.least[...] = -1.0",
-    "adds to a threshold": "limits.least -= 1.0",
 }
 RAISES = {
     "raises": ("raise ValueError('no judge')", "ValueError: no judge"),
@@ -105,11 +96,9 @@ RAISES = {
 }
 RETURNS: dict[str, tuple[Gate, str]] = {
     "nothing": (value(lambda _: None), "NoneType"),
-    "a boolean": (value(lambda _: True), "bool"),
     "booleans": (value(lambda x: x >= 0.0), "bool"),
     "complex numbers": (value(lambda x: x.astype(complex)), "complex128"),
     "a list": (value(lambda x: x.tolist()), "type list"),
-    "objects": (value(lambda x: x.astype(object)), "type object"),
     "unsigned numbers": (
         value(lambda x: np.zeros(len(x), np.uint8)),
         "never below 0",
@@ -117,7 +106,6 @@ RETURNS: dict[str, tuple[Gate, str]] = {
     "masked numbers": (value(lambda x: np.ma.masked_less(x, 0.0)), "MaskedArray"),
     "a Series": (value(pd.Series), "Series"),
     "too many numbers": (value(lambda x: np.append(x, 0.0)), r"shape \(25,\)"),
-    "a column": (value(lambda x: x[:, None]), r"shape \(24, 1\)"),
     # which is what is wrong with it
     "what must be awaited": (coroutine, "type coroutine"),  # type: ignore[dict-item]
     "never": (recursion, "RecursionError"),
@@ -215,16 +203,6 @@ def test_a_wrong_direction_is_an_error_everywhere(kind):
     assert state(trace) == before
 
 
-def test_tune_names_a_wrong_direction():
-    """Before any trial."""
-    gated = register_share(*DIRECTIONS["a floor subtracts the measurement"])
-    base, start = random_trace(11, n_cases=40), Policy.model_validate(gated[0].model_dump())
-    fields = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
-    trace = Trace(**fields | {"meta": {**base.meta, "fingerprint": "0"}})
-    with pytest.raises(ValueError, match=r"gates\.odd\.m rises"):
-        tune(trace, policy=start, trials=3)
-
-
 @pytest.mark.parametrize("kind", RIGHT)
 def test_a_right_direction_decides(kind):
     """Equal headroom is allowed, missing headroom ignored, and NumPy warns of no range end."""
@@ -283,14 +261,6 @@ def test_a_gate_that_warns_is_named_where_it_is_called():
     assert decided.status.tolist() == decide(trace, policy()).status.tolist()
     with pytest.raises(ValueError, match=r"gate odd must return headroom.*no judge"):
         decided.frame(reasons=True)
-
-
-def test_the_cause_stays():
-    """What the function raised is the cause, with its line."""
-    gated = register(KINDS["raises"].gate)
-    with pytest.raises(ValueError, match="no judge") as caught:
-        decide(random_trace(11), gated)
-    assert str(caught.value.__cause__) == "no judge"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])

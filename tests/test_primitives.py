@@ -154,15 +154,6 @@ def test_a_gate_takes_lists_and_arrays(name, form):
         np.testing.assert_equal(of_case.margin, verdict.margin[case])
 
 
-def test_the_margins_of_a_table_row_take_lists():
-    """By the name of a gate, with measurements from a plain dictionary."""
-    read = {"top1_cosine": [0.62, 0.75]}.get
-    margins = gates.margins_of(
-        gates.gate_by_name("similarity"), read, gates.SimilarityThresholds(0.7)
-    )
-    assert gates.fires(margins).tolist() == [True, False]
-
-
 # Of every gate: what switches it alone on, so that each case meets its primitive.
 USED = {
     **{gate.name: {f"{gate.name}.enabled": True} for gate in GATES if gate.switch},
@@ -192,8 +183,8 @@ def test_the_primitive_of_a_gate_is_what_decides(gate, monkeypatch):
     plain = policy().without_gates()
     chosen = plain.replace(*(part for pair in USED[gate.name].items() for part in pair))
     decide(answered, chosen)
-    own = f"{gate.name}_margins" if gate.margins else "headroom"
-    monkeypatch.setattr(PRIMITIVES.get(gate.name, f"raglab.gates.{own}"), broken)
+    primitive = f"{gate.name}_margins" if gate.margins else "headroom"
+    monkeypatch.setattr(PRIMITIVES.get(gate.name, f"raglab.gates.{primitive}"), broken)
     uses: list[Callable[[], object]] = [
         lambda: decide(answered, chosen),
         lambda: sweep(answered, [chosen], engine="numpy"),

@@ -22,8 +22,6 @@ from raglab.extension_points import installed, listed_names
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOT = ROOT / "tests" / "data" / "public_api.txt"
 DOORS = (raglab, raglab.displays, raglab.io, raglab.lab, raglab.live)
-BY_KEYWORD = ("arm", "seed", "path", "weights", "targets", "costs", "level", "out")
-MOST = 70
 
 
 def public(door):
@@ -93,52 +91,6 @@ def test_names_and_arguments_are_those_of_the_snapshot():
     assert snapshot().splitlines() == expected
 
 
-def test_there_are_at_most_seventy():
-    """At the top; modules count."""
-    assert len(listed_names(stub(raglab))) <= MOST
-
-
-FUNCTIONS = [
-    (f"{door.__name__}.{name}", value)
-    for door in DOORS
-    for name, value in public(door).items()
-    if inspect.isfunction(value)
-]
-PLACES = {
-    "raglab.live.record_labels": {"path"},
-    "raglab.live.write_sample": {"path"},
-    "raglab.io.save_cases": {"path"},
-    "raglab.io.save_corpus": {"path"},
-    "raglab.io.build_shards": {"out"},
-}
-
-
-@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
-def test_trace_and_policy_come_first(name, function):
-    """In this order.
-
-    What is common to many functions is given by name alone, but where a saver writes.
-    """
-    parameters = inspect.signature(function).parameters.values()
-    positional = [
-        parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY
-    ]
-    order = [
-        argument for argument in positional if argument in {"trace", "frame", "policy", "policies"}
-    ]
-    assert positional[: len(order)] == order
-    assert order in (
-        [],
-        ["trace"],
-        ["frame"],
-        ["policy"],
-        ["trace", "policy"],
-        ["trace", "policies"],
-        ["frame", "policy"],
-    )
-    assert {*positional[1:]} & {*BY_KEYWORD} == PLACES.get(name, set())
-
-
 @pytest.mark.skipif("scale" not in installed(), reason="the guide saves a trace in shards")
 def test_the_blocks_of_the_guide_run(tmp_path):
     """In order, over hits of two embedders."""
@@ -158,8 +110,8 @@ def test_the_blocks_of_the_guide_run(tmp_path):
         }
         traces[name] = pd.DataFrame(rows | {"score": score} | labels)
         rng = np.random.default_rng(7)
-    other = raglab.trace_from_frame(traces["other"], score="cosine", name="other")
-    names = {"folder": tmp_path, "frame": traces["frame"], "other_trace": other}
+    second_trace = raglab.trace_from_frame(traces["other"], score="cosine", name="other")
+    names = {"folder": tmp_path, "frame": traces["frame"], "other_trace": second_trace}
     guide = ROOT / "docs" / "public_names.md"
     for block in re.findall(
         r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL

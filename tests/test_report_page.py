@@ -30,7 +30,6 @@ from raglab.lab.report import blocks, rendering
 from raglab.lab.report import first_screen as first
 from raglab.lab.report import page as report_page
 from raglab.lab.report import promise_sections as promises
-from raglab.lab.report import sections as parts
 from raglab.lab.report.case_counts import (
     confusion_counts,
     decided_by_label,
@@ -38,7 +37,6 @@ from raglab.lab.report.case_counts import (
     threshold_curves,
 )
 from raglab.lab.report.page import write_report
-from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.lab.study_result import TuneResult
 from raglab.lab.targets import BOUGHT, UNREACHABLE, reachable, verdicts
@@ -87,9 +85,9 @@ def some_trace(rows, *, split="report"):
     return TraceData(cases, CHUNKS, ("hybrid",), hits, None, meta)
 
 
-def stored(made):
+def stored(bare):
     """A trace with the methods of one."""
-    return StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
+    return StoredTrace(bare.cases, bare.chunks, bare.arms, bare.hits, None, bare.meta)
 
 
 ROWS = [
@@ -137,11 +135,11 @@ class Tags(HTMLParser):
 
 def without_own_script(page):
     """Page without the one script that it runs, which is the project's own, named by its hash."""
-    own = Path(rendering.__file__).with_name("tables.js").read_text(encoding="utf-8").strip()
-    assert page.count(f"<script>{own}</script>") == 1
+    script = Path(rendering.__file__).with_name("tables.js").read_text(encoding="utf-8").strip()
+    assert page.count(f"<script>{script}</script>") == 1
     policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)[0]
-    assert f"script-src {rendering.script_hash(own)};" in html.unescape(policy)
-    return page.replace(f"<script>{own}</script>", "")
+    assert f"script-src {rendering.script_hash(script)};" in html.unescape(policy)
+    return page.replace(f"<script>{script}</script>", "")
 
 
 def written(folder, trace, these=None, **more):
@@ -181,7 +179,7 @@ def page(tmp_path_factory):
     return whole_page(tmp_path_factory.mktemp("report"))
 
 
-def seen(score, right, label):
+def signals_of(score, right, label):
     """Answered cases with one signal."""
     return AnswerSignals(
         {"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False
@@ -191,10 +189,12 @@ def seen(score, right, label):
 def test_a_rate_over_nothing_meets_nothing():
     """Refusing everything is 0 wrong of 0 answered, and no target is met."""
     row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
-    found = verdicts(dict(row), TARGETS, can=True)
-    assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
-    assert "0 of 2 targets" in blocks.verdict_sentence("x", found)
-    assert [one.says for one in verdicts(dict(row), TARGETS, can=False)][:2] == [UNREACHABLE] * 2
+    rows = verdicts(dict(row), TARGETS, can=True)
+    assert [verdict.says for verdict in rows] == ["not met", "not met", "not met", "met"]
+    assert "0 of 2 targets" in blocks.verdict_sentence("x", rows)
+    assert [verdict.says for verdict in verdicts(dict(row), TARGETS, can=False)][:2] == [
+        UNREACHABLE
+    ] * 2
 
 
 def _row(**rates):
@@ -227,8 +227,8 @@ def test_a_target_that_asking_back_earns_is_not_met():
         ({"coverage": (19, 100)}, {}, refuses),
         ({}, {"min_coverage": 0.6}, refuses),
     ):
-        found = verdicts(_row(**rates), TARGETS, can=True, **limits)
-        assert [verdict.says for verdict in found] == says
+        rows = verdicts(_row(**rates), TARGETS, can=True, **limits)
+        assert [verdict.says for verdict in rows] == says
     with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
         verdicts(_row(), TARGETS, can=True, max_over_ask=-0.1)
 
@@ -239,7 +239,7 @@ def test_what_can_be_met_together_answers():
     One that answers does, and is named.
     """
     ok, refuse = Status.ok, Status.refuse
-    here = seen([4, 3, 2, 1], [True, False, True, True], [ok, refuse, ok, ok])
+    here = signals_of([4, 3, 2, 1], [True, False, True, True], [ok, refuse, ok, ok])
     asks = dict.fromkeys(TARGETS, 0.0) | {"coverage": 0.5, "over_ask_rate": 0.4}
     table = pd.DataFrame([asks], index=["asks"])
     bought = reachable(here, table, None, TARGETS)
@@ -249,8 +249,8 @@ def test_what_can_be_met_together_answers():
     trials = pd.DataFrame(
         [asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)]
     )
-    found = reachable(here, table, trials, TARGETS)
-    assert found.best == ("a trial of the study", 0.6, 0.1)
+    reached = reachable(here, table, trials, TARGETS)
+    assert reached.best == ("a trial of the study", 0.6, 0.1)
     assert not reachable(here, table, trials, TARGETS, min_coverage=0.7).together
 
 
@@ -262,8 +262,7 @@ def test_most_harmful_flip_first():
         "similarity.min_similarity", 0.76, "confidence.tau_default", 10.0
     )
     after = before.replace("similarity.min_similarity", 0.1, "confidence.tau_default", 40.0)
-    one, two = replay.decide(trace, before), replay.decide(trace, after)
-    assert flipped_cases(one, two) == [1, 0, 2]
+    assert flipped_cases(replay.decide(trace, before), replay.decide(trace, after)) == [1, 0, 2]
 
 
 @pytest.mark.parametrize("table", [confusion_counts, decided_by_label])
@@ -280,14 +279,14 @@ def test_a_case_without_a_label_is_of_no_label(table):
 def test_front_keeps_what_no_other_beats():
     """No point of the front is beaten, every other one is, and equal points stand together."""
     refused, wrong = np.random.default_rng(1).integers(0, 6, (2, 40)) / 5.0
-    kept = front(refused, wrong)
+    is_front = front(refused, wrong)
     for place in range(40):
         beaten = (
             (refused <= refused[place])
             & (wrong <= wrong[place])
             & ((refused < refused[place]) | (wrong < wrong[place]))
         ).any()
-        assert kept[place] == (not beaten)
+        assert is_front[place] == (not beaten)
     assert not front(np.array([np.nan]), np.array([0.1])).any()
 
 
@@ -297,7 +296,7 @@ def test_each_threshold_is_swept_or_idle():
     tuned = these["tuned"].replace("similarity.enabled", False, "signals.top1_cosine.min", 0.1)
     both = {"defaults": these["defaults"], "tuned": tuned}
     shown, idle = threshold_curves(some_trace(ROWS), both, "tuned")
-    panels = {one.path: one for one in shown}
+    panels = {panel.path: panel for panel in shown}
     assert panels["confidence.tau_default"].marks == {"defaults": 40.0, "tuned": 10.0}
     assert "similarity.min_similarity" in idle
     assert not set(panels) & set(idle)
@@ -310,10 +309,10 @@ def test_each_threshold_is_swept_or_idle():
 
 def test_nothing_from_outside_is_markup(page):
     """A script in a query, corpus, policy name, note, frame or test stands as text only."""
-    rest = without_own_script(page)
-    tags = Tags(rest)
+    text = without_own_script(page)
+    tags = Tags(text)
     assert "script" not in {tag for tag, _ in tags.tags}
-    assert "<script" not in rest
+    assert "<script" not in text
     assert page.count("&lt;script&gt;") >= 6
     assert not [name for _, attributes in tags.tags for name in attributes if name.startswith("on")]
 
@@ -343,24 +342,25 @@ def test_a_hostile_corpus_stays_text(tmp_path):
     Names of policies are drawn as they stand: what looks like a formula that has no end raises
     nothing.
     """
-    rows = [(f"{query} {MARKUP}", *rest) for query, *rest in ROWS]
-    made = some_trace(rows)
+    rows = [(f"{query} {MARKUP}", *columns) for query, *columns in ROWS]
+    plain = some_trace(rows)
     cases = tuple(
-        one._replace(id=f"{one.id} {MARKUP}", doctype=MARKUP, intent=MARKUP) for one in made.cases
+        item._replace(id=f"{item.id} {MARKUP}", doctype=MARKUP, intent=MARKUP)
+        for item in plain.cases
     )
     chunks = tuple(
-        one._replace(tags=dict.fromkeys(("product", "vendor"), MARKUP)) for one in made.chunks
+        item._replace(tags=dict.fromkeys(("product", "vendor"), MARKUP)) for item in plain.chunks
     )
-    meta = {**made.meta, "corpus": MARKUP}
-    hostile = replace(made, cases=cases, chunks=chunks, meta=meta)
-    these = policies() | {f"{MARKUP} {one}": policies()["tuned"] for one in ("a", "b")}
+    meta = {**plain.meta, "corpus": MARKUP}
+    hostile = replace(plain, cases=cases, chunks=chunks, meta=meta)
+    these = policies() | {f"{MARKUP} {item}": policies()["tuned"] for item in ("a", "b")}
     tuned = f"{MARKUP} a"
     text = written(tmp_path, hostile, these, tuned=tuned, notes=[MARKUP])
     assert_inert(without_own_script(text))
     assert "form-action 'none'" in text
     assert "base-uri 'none'" in text
     assert "{{7*7}}" in text  # and nothing of it is a template
-    figures_ = {one.name for one in (tmp_path / "page_figures").iterdir()}
+    figures_ = {item.name for item in (tmp_path / "page_figures").iterdir()}
     assert all(re.fullmatch(r"[a-z_]+\.png", name) for name in figures_)
 
 
@@ -398,9 +398,9 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path):
 def test_same_input_same_bytes(page, tmp_path):
     """Written twice, page and figures are equal byte for byte; figures stand in it and beside."""
     assert whole_page(tmp_path) == page
-    figures = [one.read_bytes() for one in tmp_path.rglob("*.png")]
+    figures = [figure.read_bytes() for figure in tmp_path.rglob("*.png")]
     assert len(figures) >= 6
-    assert all(base64.b64encode(one).decode() in page for one in figures)
+    assert all(base64.b64encode(figure).decode() in page for figure in figures)
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -493,11 +493,11 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost, tmp_path):
     trace, these, study = decided_by_cost
     notes = ["A note.", "Another note."]
     shown = written(tmp_path, trace, beaten(these), notes=notes, study=study)
-    opening, _, rest = shown.partition("<nav")
+    opening, _, below = shown.partition("<nav")
     assert f'{first.USE}</dt><dd class="good">Use tuned' in opening
     assert these["tuned"].policy_id in opening
     assert notes[0] not in opening
-    assert all(note in rest for note in notes)
+    assert all(note in below for note in notes)
     assert opening.count("tuned is better") == 3
     assert "in sample" not in opening
     Tags(shown)
@@ -512,7 +512,7 @@ def report_data(trace, these, **more):
 
 def facts(shown):
     """Rows of the first screen by their heads."""
-    return {one.head: one for one in shown.facts}
+    return {row.head: row for row in shown.facts}
 
 
 def screen(here, study=None):
@@ -531,20 +531,20 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost, tmp_pa
     """
     trace, these, study = decided_by_cost
     shown = written(tmp_path, trace, these, study=in_sample(study))
-    opening, _, rest = shown.partition("<nav")
+    opening, _, below = shown.partition("<nav")
     assert "0.370 a case" in opening
     assert "chosen, not shown to be better" in opening
     assert 'class="good"' not in opening
     assert "Use tuned" not in opening
     assert not re.search(r"\bp = |tuned saves|>p</th>|tuned is better", shown)
     for title in ("What decided", "Risk and coverage", "Decision boundary"):
-        section = rest.partition(f"{title}</h3>")[2].partition("</details>")[0]
+        section = below.partition(f"{title}</h3>")[2].partition("</details>")[0]
         captions = re.findall(
             r"<caption><span>(.*?)</span>|<figcaption>(.*?)</figcaption>", section, re.DOTALL
         )
         assert captions
         assert all("".join(pair).startswith("In sample, not comparable.") for pair in captions)
-    rates = rest.partition("Policies and their rates</h3>")[2].partition("</tbody>")[0]
+    rates = below.partition("Policies and their rates</h3>")[2].partition("</tbody>")[0]
     marked = dict(re.findall(r"<td>([^<]+)<small>([^<]+)", rates))
     assert set(marked) == set(these)
     assert {name for name in marked if "in sample, not comparable" in marked[name]} == {*FITTED}
@@ -558,12 +558,12 @@ def test_tuned_is_not_called_better_where_that_is_not_shown(decided_by_cost):
     whole_set = report_data(trace, beaten(these))
     lacks = [5 if name == "always-answer" else 0 for name in whole_set.table.index]
     table = whole_set.table.assign(missing_answers_k=lacks, missing_answers_n=60)
-    for here, made, advice in (
+    for here, study_shown, advice in (
         (report_data(few, these), study, "open"),
         (report_data(unsplit(trace), beaten(these)), None, "unknown"),
         (whole_set._replace(table=table), study, "uncompared"),
     ):
-        shown = screen(here, made)
+        shown = screen(here, study_shown)
         assert shown.advice == advice
         cells = [cell for row in shown.against.rows for cell in row]
         if advice == "unknown":
@@ -576,8 +576,8 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost):
     trace, these, study = decided_by_cost
     here = report_data(trace, these | {"tuned": always_refuse(Policy.load())})
     shown = screen(here, study)
-    told = facts(shown)
-    assert (shown.advice, told[first.USE].mark, told[first.NEXT].mark) == ("worse", "bad", "bad")
+    rows = facts(shown)
+    assert (shown.advice, rows[first.USE].mark, rows[first.NEXT].mark) == ("worse", "bad", "bad")
     by_name = {row[0].text: row for row in shown.against.rows}
     assert by_name["always-answer"][3] == Cell("tuned is worse", mark="bad")
 
@@ -589,10 +589,10 @@ def test_the_first_screen_says_what_is_not_known():
     """
     these = policies() | {"tuned": always_answer(Policy.load())}
     shown = screen(report_data(some_trace(ROWS, split="tune"), these, targets=TARGETS))
-    told = facts(shown)
+    rows = facts(shown)
     assert shown.advice == "same"
-    assert told[first.CASES].mark == "bad"
-    assert "meets 1 of 2 targets" in told[first.PROMISED].details[0]
+    assert rows[first.CASES].mark == "bad"
+    assert "meets 1 of 2 targets" in rows[first.PROMISED].details[0]
 
 
 def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost):
@@ -603,9 +603,14 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost):
     row = here.table.loc["tuned"]
     assert f"it costs {row.expected_cost:.3f} a case" in shown.facts[1].text
     for cells in shown.against.rows:
-        one, two = (replay.decide(trace, these[name]).right for name in ("tuned", cells[0].text))
-        assert cells[1].text == f"{one.mean() - two.mean():+.3f}"
-        assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
+        tuned, second = (
+            replay.decide(trace, these[name]).right for name in ("tuned", cells[0].text)
+        )
+        assert cells[1].text == f"{tuned.mean() - second.mean():+.3f}"
+        assert [cells[4].text, cells[5].text] == [
+            str((tuned & ~second).sum()),
+            str((second & ~tuned).sum()),
+        ]
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -636,8 +641,8 @@ def test_a_target_that_is_wanted_high_is_met_above_it():
     """
     row = _row(coverage=(50, 100))
     for limit, says in ((0.4, "met"), (0.6, "not met")):
-        found = verdicts(row, {"coverage": limit}, can=True)
-        assert [(one.name, one.says, one.is_target) for one in found] == [
+        rows = verdicts(row, {"coverage": limit}, can=True)
+        assert [(verdict.name, verdict.says, verdict.is_target) for verdict in rows] == [
             ("coverage", says, True),
             ("over_ask_rate", "met", False),
         ]
@@ -672,18 +677,6 @@ def test_what_a_threshold_reaches_is_what_its_decisions_count(name):
     beyond = best - 0.01 if low else best + 0.01
     if 0.0 <= beyond <= 1.0:
         assert not reachable(here, table, None, {name: beyond}, **free).together
-
-
-def test_candidates_stand_side_by_side(decided_by_cost):
-    """The cheapest cross-fitted first; no cost of a report that judged nothing."""
-    trace, these, study = decided_by_cost
-    here = report_data(trace, these, study=study, notes=("Selected.",))
-    table = parts.candidates_section(here)[-1]
-    names = [row[0].text for row in table.rows]
-    assert names == ["expected cost", "defaults", "one threshold", "always-answer", "chain"]
-    assert "report" in table.head
-    unjudged = parts.candidates_section(here._replace(study=in_sample(study)))[-1]
-    assert "report" not in unjudged.head
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -755,11 +748,11 @@ def certified():
     hits = Hits(*(np.concatenate(pair) for pair in zip(two[0].hits, two[1].hits, strict=True)))
     both = StoredTrace(two[0].cases + two[1].cases, CHUNKS, ("hybrid",), hits, None, two[0].meta)
     start = Policy.load().replace("similarity.min_similarity", 0.1)
-    found = certify_best(
+    result = certify_best(
         both, start, targets={"hallucination_rate": 0.05, "false_refusal_rate": 0.1}
     )
-    assert found.policy is not None
-    return found.policy
+    assert result.policy is not None
+    return result.policy
 
 
 @pytest.fixture(scope="module")
@@ -784,19 +777,19 @@ def promised(subject, trace=FRESH, **more):
 
 def test_a_certificate_is_shown_and_tested_again(certified):
     """Promises as certified and, on other cases, the table of the check."""
-    table, again, verdict, made = promised(certified)
-    found = check_policy(FRESH, certified)
+    table, again, verdict, certificate_table = promised(certified)
+    check = check_policy(FRESH, certified)
     answers = tables.percent(dict(certified.certificate or {})["coverage"])
-    rows = {row[0].text: row[1].text for row in made.rows}
+    rows = {row[0].text: row[1].text for row in certificate_table.rows}
     assert (rows["coverage"], rows["over-ask"], rows["looks"]) == (answers, "0.0 %", "1 known of")
     line, mark = promises.promise_line(whole(FRESH, certified))
     assert "hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together" in line
     assert mark == "good"
     shown_rows = [[cell.text for cell in row] for row in again.rows]
     assert shown_rows == [
-        [tables.number_text(value) for value in row] for row in found.table.itertuples(index=False)
+        [tables.number_text(value) for value in row] for row in check.table.itertuples(index=False)
     ]
-    assert [row[0].text for row in table.rows] == found.table["target"].tolist()
+    assert [row[0].text for row in table.rows] == check.table["target"].tolist()
     assert verdict.text.startswith("Re-test upheld")
 
 
@@ -809,27 +802,29 @@ def test_cases_that_made_a_certificate_do_not_test_it(certified):
 
 def test_a_certificate_of_something_else_is_said(certified):
     """One of another policy, of an older raglab or without its parts is no promise."""
-    own = dict(certified.certificate or {})
+    stated = dict(certified.certificate or {})
     older = {
-        name: value for name, value in own.items() if name not in {"pilot_hash", "looks_recorded"}
+        name: value
+        for name, value in stated.items()
+        if name not in {"pilot_hash", "looks_recorded"}
     }
-    for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}, older):
+    for wrong in ({"hello": 1}, stated | {"policy_id": "000000000000"}, older):
         shown = screen(whole(FRESH, certified.replace("certificate", wrong)))
-        told = facts(shown)[first.PROMISED]
-        assert (shown.advice, told.mark) == ("invalid certificate", "bad")
-        assert "not valid" in told.text
-    other = promised(certified.replace("certificate", own | {"arm": "graph"}))[-2]
-    assert other.warning
-    assert "arm must be one of hybrid" in other.text
+        row = facts(shown)[first.PROMISED]
+        assert (shown.advice, row.mark) == ("invalid certificate", "bad")
+        assert "not valid" in row.text
+    warning = promised(certified.replace("certificate", stated | {"arm": "graph"}))[-2]
+    assert warning.warning
+    assert "arm must be one of hybrid" in warning.text
 
 
 def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified):
     """The looks as rows, asking back as a warning, and the confidence of all looks beside one's."""
-    own = dict(certified.certificate or {})
-    asked = {"rests_on_asking": True, "over_ask_rate": 0.4}
-    changed = certified.replace("certificate", own | {"looks": 2, "spent": 0.15} | asked)
-    _, _, warning, *_, made = promised(changed)
-    rows = {row[0].text: row[1].text for row in made.rows}
+    stated = dict(certified.certificate or {})
+    asking = {"rests_on_asking": True, "over_ask_rate": 0.4}
+    changed = certified.replace("certificate", stated | {"looks": 2, "spent": 0.15} | asking)
+    _, _, warning, *_, certificate_table = promised(changed)
+    rows = {row[0].text: row[1].text for row in certificate_table.rows}
     assert (rows["looks"], rows["chance that a look errs"]) == ("2 known of", "15.0 %")
     assert "40.0 %" in warning.text
     line, _ = promises.promise_line(whole(FRESH, changed))
@@ -846,26 +841,7 @@ def test_without_a_certificate_the_data_it_needs_are_named():
     ]
     assert "at a risk of 5 %; 1 % is beyond" in table.caption
     tuned_here = promised(Policy.load(), in_sample=("mine",))
-    assert not any("needed" in one.head for one in tuned_here if one.kind == "table")
-
-
-def test_a_certification_that_failed_shows_its_bounds():
-    """Beside its reason."""
-    policy = Policy.load().replace("similarity.min_similarity", 0.1)
-    failed = certify_policy(wide_trace(60, "certify", seed=5), policy, targets={RISK: 0.01})
-    reason, table, *_ = promised(policy, failed=failed)
-    assert failed.certificate.reason in reason.text
-    bounds = [tables.number_text(value) for value in failed.certificate.promises[0]]
-    assert [cell.text for cell in table.rows[0]] == bounds
-
-
-def test_worst_slice_first():
-    """Slices that pass less often than the rest, as `slices` orders them."""
-    here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
-    (table,) = report_page.weak_spots(here)
-    frame = slices(here.decisions["mine"]).query("rate < rest")
-    expected = [f"{row.column} = {row.value}" for row in frame.itertuples()]
-    assert [row[0].text for row in table.rows] == expected
+    assert not any("needed" in block.head for block in tuned_here if block.kind == "table")
 
 
 @pytest.mark.usefixtures("unpainted")

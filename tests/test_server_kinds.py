@@ -470,11 +470,6 @@ def outcome(call):
     return response["status"], response["answer"]
 
 
-def test_names():
-    """At least 55, each once."""
-    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 55
-
-
 class Outcome(NamedTuple):
     """What came of a kind: live and in which words, what is missing of a recorded trace, and it."""
 
@@ -485,7 +480,7 @@ class Outcome(NamedTuple):
     seconds: tuple[float, float]
 
 
-def asked(kind, client, index):
+def outcomes_of(kind, client, index):
     """One question live, three recorded."""
     gates = {"confidence": {"enabled": False}, "generation": {"enabled": kind.gated}}
     policy, generator = Policy.from_mapping(OPEN | gates), ModelGenerator(client)
@@ -504,11 +499,13 @@ def asked(kind, client, index):
     return Outcome(ends, words, missing, trace, (live, time.perf_counter() - begin - live))
 
 
-def check_study(kind, made, trace):
+def check_study(kind, result, trace):
     """A failed call is missing in the trace, and no refusal in a study; the number of its cases."""
     failed = kind.ends not in {"ok", "refuse"}
     stops = kind.ends in {"HTTP 401", "HTTP 404", "HTTP 307"}  # the third question is not asked
-    assert made.missing == ({kind.ends: 1, **({"not asked": 1} if stops else {})} if failed else {})
+    assert result.missing == (
+        {kind.ends: 1, **({"not asked": 1} if stops else {})} if failed else {}
+    )
     answers = trace.answers
     assert (1 in answers.row.tolist()) is not failed
     policy = Policy.from_mapping(OPEN | {"generation": {"enabled": kind.gated}})
@@ -516,7 +513,7 @@ def check_study(kind, made, trace):
     assert ("q1" in decisions.ids()) is not failed
     assert sweep(trace, [policy]).iloc[0]["decided_by.generation"] == 0
     if kind.ends == "ok":
-        assert made.words == answers.text[1] == ANSWER
+        assert result.words == answers.text[1] == ANSWER
         confidence = answers.confidence[1]
         assert confidence == pytest.approx(0.9) if kind.sure else math.isnan(confidence)
     assert bool(kind.ends == "refuse") is (not failed and bool(answers.refused[1]))
@@ -545,26 +542,26 @@ def test_a_kind_of_server(
     client = OpenAIClient("tiny", url, timeout=kind.timeout, max_retries=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        made = asked(kind, client, index)
-        decided = check_study(kind, made, made.trace) if made.trace else 0
-    told = [str(warning.message) for warning in caught]
-    assert made.ends == kind.ends
-    assert KEY not in f"{made.words} {told} {caplog.text}"
-    assert max(made.seconds) < 2.0 * kind.timeout + 2.0
+        result = outcomes_of(kind, client, index)
+        decided = check_study(kind, result, result.trace) if result.trace else 0
+    messages = [str(warning.message) for warning in caught]
+    assert result.ends == kind.ends
+    assert KEY not in f"{result.words} {messages} {caplog.text}"
+    assert max(result.seconds) < 2.0 * kind.timeout + 2.0
     assert tuple(client._known.left_out) == kind.left_out
-    assert sum("left out now" in text for text in told) == len(kind.left_out)  # each once
+    assert sum("left out now" in text for text in messages) == len(kind.left_out)  # each once
     if (table := os.environ.get("SERVER_KINDS")) is not None:
-        add_row(Path(table), kind, made, decided)
+        add_row(Path(table), kind, result, decided)
 
 
-def add_row(table, kind, made, decided):
+def add_row(table, kind, result, decided):
     """A row of the table of what came of each kind, in Markdown."""
     what = "" if kind.ends != "ok" else ", confidence .9" if kind.sure else ", no confidence"
     without = f", without {', '.join(kind.left_out)}" if kind.left_out else ""
-    missing = ", ".join(f"{n} missing: {name}" for name, n in made.missing.items())
-    study = f"{decided} of 3 cases decided" if made.trace else "not begun"
-    live, recorded = made.seconds
-    cells = (kind.name, f"{made.ends}{what}{without}", missing or "3 of 3", study)
+    missing = ", ".join(f"{n} missing: {name}" for name, n in result.missing.items())
+    study = f"{decided} of 3 cases decided" if result.trace else "not begun"
+    live, recorded = result.seconds
+    cells = (kind.name, f"{result.ends}{what}{without}", missing or "3 of 3", study)
     row = (*(cell.replace("|", "\\|") for cell in cells), f"{live:.2f}", f"{recorded:.2f}")
     with table.open("a", encoding="utf-8") as file:
         file.write(f"| {' | '.join(row)} |\n")

@@ -101,19 +101,6 @@ class TestNames:
             field,
         )
 
-    @pytest.mark.parametrize("name", ["date", "fragment", "response", "quality"])
-    def test_words_near_to_them_are_no_labels(self, name):
-        """They stay extra columns."""
-        assert noted(lambda: load_cases(table(**{name: ["x"] * 4})))[0][0].extra == {name: "x"}
-
-    @pytest.mark.parametrize("name", ["status", "gold_label", "Label"])
-    def test_names_of_the_label(self, name):
-        """The required column under another name is proposed too, before it is called missing."""
-        refusal(
-            lambda: load_cases(table().rename(columns={"label": name})),
-            f"{name!r} … expect_status",
-        )
-
     def test_other_labels_are_named(self):
         """Of the newcomer: `OK` and `Refuse` are other labels, counted in their column."""
         labels = ["OK", "ok", "Refuse", "refuse"]
@@ -146,17 +133,6 @@ class TestNames:
         told(*notes, "'gold_sources' (1)")
         (case,) = load_cases(lines(path, {"id": "a", "question": "Who?", "label": "ok"}))
         assert case.expect_status == "ok"
-
-    def test_a_field_that_is_there_is_not_missed(self):
-        """With `expect_sources`, or `expect_sources_any`, a column `sources` is an extra one.
-
-        A warning names it.
-        """
-        for field in ("expect_sources", "expect_sources_any"):
-            frame = table(**{field: ["a.md", "b.md", "a.md;b.md", None], "sources": ["x"] * 4})
-            cases, notes = noted(partial(load_cases, frame))
-            assert cases[0].extra == {"sources": "x"}
-            told(*notes, "'sources' (4)")
 
     def test_one_warning_names_further_columns(self):
         """Those that raglab reads, or its own sets hold, are silent.
@@ -282,19 +258,6 @@ class TestIndex:
             assert ([case.id for case in cases], notes) == ([*"wxyz"], [])
         case = load_cases(frame.set_index(["question", "uid"]), columns={"id": "uid"})[3]
         assert (case.id, case.query) == ("z", QUESTIONS[3])
-
-    def test_a_column_comes_first(self):
-        """And an index by another name, or none, is not read."""
-        frame = table(id=[*"wxyz"])
-        assert load_cases(frame.rename_axis("case_id"))[0].id == "w"
-        with pytest.warns(UserWarning, match="the index .row."):
-            assert load_cases(frame.drop(columns="id").rename_axis("row"))[0].id == "q1"
-
-    def test_chunks(self):
-        """Of a corpus likewise."""
-        frame = pd.DataFrame({"id": ["a", "b"], "text": ["Glass is covered.", "Journeys are not."]})
-        frame = frame.set_index("id")
-        assert [chunk.chunk_id for chunk in raglab.load_corpus(frame).chunks] == ["a", "b"]
 
     def test_hits(self):
         """An index with the name of a column is one; one that is only like it is said."""

@@ -42,9 +42,9 @@ def dealt(cases, shares, **how):
     """Splits of the cases in their order; warnings are of other tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = raglab.split(cases, **dict(zip(SPLIT_NAMES, shares, strict=True)), **how)
-    assert [case._replace(split=None) for case in found] == list(cases)
-    return [case.split for case in found]
+        split_cases = raglab.split(cases, **dict(zip(SPLIT_NAMES, shares, strict=True)), **how)
+    assert [case._replace(split=None) for case in split_cases] == list(cases)
+    return [case.split for case in split_cases]
 
 
 def test_shares_of_each_label():
@@ -52,8 +52,8 @@ def test_shares_of_each_label():
     cases = distinct(["ok"] * 60 + ["refuse"] * 20 + ["ambiguous"] * 10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = raglab.split(cases)
-    counts = Counter((case.expect_status, case.split) for case in found)
+        split_cases = raglab.split(cases)
+    counts = Counter((case.expect_status, case.split) for case in split_cases)
     assert [[counts[label, split] for split in SPLIT_NAMES] for label in LABELS] == [
         [24, 18, 18],
         [8, 6, 6],
@@ -63,35 +63,35 @@ def test_shares_of_each_label():
 
 def test_near_duplicates_stay_together():
     """In one step or in several, whatever their labels; case and white space are irrelevant."""
-    asked = [
+    texts = [
         "How long is the notice period?",
         "What is the notice period?",  # shares 4 of 7 words with the first
         "what  IS the notice period?",
         "Who pays for broken glass?",
     ]
-    assert near_duplicates(asked) == [[0, 1, 2], [3]]
+    assert near_duplicates(texts) == [[0, 1, 2], [3]]
     for seed in range(20):
-        cases = [Case(f"q{n}", query, "ok" if n % 2 else "refuse") for n, query in enumerate(asked)]
+        cases = [Case(f"q{n}", query, "ok" if n % 2 else "refuse") for n, query in enumerate(texts)]
         assert len(set(dealt(cases, (0.4, 0.3, 0.3), seed=seed)[:3])) == 1
-    assert near_duplicates(asked, near=1.0) == [[0], [1, 2], [3]]
+    assert near_duplicates(texts, near=1.0) == [[0], [1, 2], [3]]
     # without a word only the same text is the same
     assert near_duplicates(["?", "!", "? "], near=0.1) == [[0, 2], [1]]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(questions, max_size=25), st.sampled_from([0.1, 0.25, 0.5, 0.7, 1.0]))
-def test_groups_are_the_components_of_the_plain_definition(asked, near):
+def test_groups_are_the_components_of_the_plain_definition(texts, near):
     """The search by rarest words finds the pairs that comparing all pairs finds."""
-    bags = [frozenset(split_words(text)) for text in asked]
-    group = list(range(len(asked)))
-    for one, other in combinations(range(len(asked)), 2):
-        same = plain_question(asked[one]) == plain_question(asked[other])
-        if same or jaccard(bags[one], bags[other]) >= near:
-            group = [group[one] if of == group[other] else of for of in group]
+    bags = [frozenset(split_words(text)) for text in texts]
+    group = list(range(len(texts)))
+    for first, second in combinations(range(len(texts)), 2):
+        same = plain_question(texts[first]) == plain_question(texts[second])
+        if same or jaccard(bags[first], bags[second]) >= near:
+            group = [group[first] if of == group[second] else of for of in group]
     plain = {}
     for place, of in enumerate(group):
         plain.setdefault(of, []).append(place)
-    assert near_duplicates(asked, near) == sorted(plain.values())
+    assert near_duplicates(texts, near) == sorted(plain.values())
 
 
 @settings(max_examples=40, deadline=None)
@@ -104,10 +104,10 @@ def test_a_partition_that_parts_no_near_duplicates(rows, shares, seed):
     cases = cases_of(rows)
     splits = dealt(cases, shares, seed=seed)
     assert set(splits) <= {name for name, share in zip(SPLIT_NAMES, shares, strict=True) if share}
-    for (case, split), (other, split_of_other) in combinations(zip(cases, splits, strict=True), 2):
-        words = (frozenset(split_words(one.query)) for one in (case, other))
+    for (case, split), (second, split_of_other) in combinations(zip(cases, splits, strict=True), 2):
+        words = (frozenset(split_words(pair_case.query)) for pair_case in (case, second))
         assert split == split_of_other or (
-            jaccard(*words) < NEAR_JACCARD and case.query != other.query
+            jaccard(*words) < NEAR_JACCARD and case.query != second.query
         )
 
 
@@ -270,18 +270,6 @@ def test_a_trace_of_own_hits_is_dealt_saved_tuned_and_certified(tmp_path):
         trace.split("tune")
 
 
-def test_traces_that_cannot_be_dealt_are_refused():
-    """One that has splits, and a table of hits; of shards see tests/extensions/scale."""
-    trace = own_trace(["glass theft", "fire storm", "boat train"], ["ok", "ok", "refuse"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        split = raglab.split(trace)
-        with pytest.raises(ValueError, match=r"no split yet.*got 3 of 3"):
-            raglab.split(split)
-    with pytest.raises(TypeError, match=r"got a DataFrame; .*load_cases"):
-        raglab.split(pd.DataFrame({"query": ["a"]}))  # type: ignore[call-overload]
-
-
 def test_again_deals_what_has_a_split():
     """As if it had none."""
     cases = [Case(f"q{n}", f"question number {n}", "ok") for n in range(60)]
@@ -289,17 +277,3 @@ def test_again_deals_what_has_a_split():
     assert raglab.split(dealt, near=1.0, again=True) == dealt
     other_seed = raglab.split(cases, near=1.0, seed=1)
     assert raglab.split(other_seed, near=1.0, again=True) == dealt
-
-
-def test_shares_of_numpy_deal_as_plain_ones():
-    """float32 and float64, whose digits differ from 0.4 after the seventh.
-
-    Thirds of float32 sum to 1 as well.
-    """
-    cases = distinct(["ok"] * 60 + ["refuse"] * 20)
-    plain = dealt(cases, (0.4, 0.3, 0.3), near=0.8, seed=1)
-    for kind in (np.float32, np.float64):
-        shares = (kind(0.4), kind(0.3), kind(0.3))
-        assert dealt(cases, shares, near=kind(0.8), seed=np.int64(1)) == plain
-    third = np.float32(1 / 3)
-    assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLIT_NAMES, 20)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from effort import lines_run
 from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import Block, DocumentBlocks, plain_paragraphs
-from raglab.store.chunking import TokenLimit, chunk_blocks, cut_long_chunks
+from raglab.store.chunking import TokenLimit, chunk_blocks
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from raglab.words.text import CodeBlock, split_code
@@ -50,7 +50,7 @@ def text(n, mark="w", sentence=5):
 
 def test_headings_of_three_levels_are_the_section_and_deeper_ones_are_text():
     """Title first, no chunk of a bare heading, a page starts one below the same headings."""
-    made = chunks_of(
+    chunks = chunks_of(
         Block("heading", "Home", 1),
         Block("heading", "Empty", 2),
         Block("heading", "Excess", 2),
@@ -59,11 +59,11 @@ def test_headings_of_three_levels_are_the_section_and_deeper_ones_are_text():
         Block("text", "Below."),
         Block("text", "Next page.", page=2, label="ii"),
     )
-    assert [(c.chunk_id, c.section, c.page_label, c.text) for c in made] == [
+    assert [(c.chunk_id, c.section, c.page_label, c.text) for c in chunks] == [
         ("a.md#1-1", ("Home", "Excess"), None, "It is £250.\n\nDeep\n\nBelow."),
         ("a.md#2-2", ("Home", "Excess"), "ii", "Next page."),
     ]
-    assert made[0].full_text == "Home > Excess\nIt is £250.\n\nDeep\n\nBelow."
+    assert chunks[0].full_text == "Home > Excess\nIt is £250.\n\nDeep\n\nBelow."
 
 
 def test_the_only_first_heading_is_the_title_where_it_begins_the_document():
@@ -77,24 +77,16 @@ def test_the_only_first_heading_is_the_title_where_it_begins_the_document():
     assert [chunk.section for chunk in first] == [("Home", "Storm"), ("Home", "Storm", "Home")]
 
 
-def test_a_heading_of_the_text_goes_with_what_follows_it():
-    """A deeper heading never ends a chunk that goes on."""
-    made = chunks_of(
-        Block("text", text(20)), Block("heading", "Deep", 4), Block("text", text(20, "v"))
-    )
-    assert [c.text.startswith("Deep") for c in made] == [False, True]
-
-
 def test_sentences_are_repeated_inside_a_section_only():
     """The last sentence of five words begins the next chunk; the next section begins anew.
 
     A table repeats nothing.
     """
     long = Block("text", text(40))
-    made = chunks_of(
+    chunks = chunks_of(
         Block("heading", "A", 1), long, Block("heading", "B", 1), Block("text", "Other."), overlap=6
     )
-    assert [c.text for c in made] == [
+    assert [c.text for c in chunks] == [
         (
             "W0 w1 w2 w3 w4. W5 w6 w7 w8 w9. W10 w11 w12 w13 w14. W15 w16 w17 w18 w19. W20 w21 w22 "
             "w23 w24."
@@ -104,24 +96,24 @@ def test_sentences_are_repeated_inside_a_section_only():
     ]
     rows = "\n".join(f"| r{n} | v{n} |" for n in range(9))
     table = Block("table", f"| a | b |\n|---|---|\n{rows}")
-    made = chunks_of(table, overlap=6)
-    assert all(c.text.startswith("| a | b |\n|---|---|\n| r") for c in made)
-    assert [line for c in made for line in c.text.split("\n")[2:]] == rows.split("\n")
+    chunks = chunks_of(table, overlap=6)
+    assert all(c.text.startswith("| a | b |\n|---|---|\n| r") for c in chunks)
+    assert [line for c in chunks for line in c.text.split("\n")[2:]] == rows.split("\n")
 
 
 def test_the_sentence_that_introduces_code_stands_with_it():
     """`Run it:` would else end the chunk before, and the code would say nothing of itself."""
     code = Block("code", "```sh\n" + "\n".join(f"step {n}" for n in range(10)) + "\n```")
-    made = chunks_of(Block("text", text(10) + " Run it:"), code, overlap=4)
-    assert made[-1].text.startswith("Run it:\n\n```sh\nstep 0")
+    chunks = chunks_of(Block("text", text(10) + " Run it:"), code, overlap=4)
+    assert chunks[-1].text.startswith("Run it:\n\n```sh\nstep 0")
 
 
 def test_code_is_cut_between_lines_inside_its_fence():
     """Each piece is a whole code block of the same language."""
     lines = [f"call {n} now" for n in range(30)]
-    made = chunks_of(Block("code", "\n".join(["~~~python", *lines, "~~~"])))
-    parsed = [split_code(c.text.split("\n")) for c in made]
-    assert len(made) > 2
+    chunks = chunks_of(Block("code", "\n".join(["~~~python", *lines, "~~~"])))
+    parsed = [split_code(c.text.split("\n")) for c in chunks]
+    assert len(chunks) > 2
     assert all(
         len(parts) == 1 and isinstance(parts[0], CodeBlock) and parts[0].language == "python"
         for parts in parsed
@@ -129,20 +121,20 @@ def test_code_is_cut_between_lines_inside_its_fence():
     assert [
         line
         for parts in parsed
-        for one in parts
-        if isinstance(one, CodeBlock)
-        for line in one.lines
+        for block in parts
+        if isinstance(block, CodeBlock)
+        for line in block.lines
     ] == lines
 
 
 def test_headings_that_leave_no_room_stand_in_the_text_once():
     """The outer ones go first, and none of their words is lost."""
     long = " ".join(f"outer{n}" for n in range(40))
-    made = chunks_of(
+    chunks = chunks_of(
         Block("heading", long, 1), Block("heading", "Short", 2), Block("text", "Text."), title="T"
     )
-    assert {c.section for c in made} == {("Short",)}
-    assert " ".join(c.text for c in made).split() == ["T", *long.split(), "Text."]
+    assert {c.section for c in chunks} == {("Short",)}
+    assert " ".join(c.text for c in chunks).split() == ["T", *long.split(), "Text."]
 
 
 @pytest.mark.parametrize("count", [words, bytes_of, encoder_tokens().count])
@@ -153,10 +145,10 @@ def test_headings_that_leave_no_room_stand_in_the_text_once():
 def test_whatever_the_text_a_chunk_fits(count, piece):
     """Words without end, scripts without spaces, marks alone: all are cut, and nothing is lost."""
     limit = TokenLimit(count, 48, 0)  # type: ignore[arg-type]
-    made = chunk_blocks(DocumentBlocks("", (Block("text", piece),)), "a.txt", limit=limit)
-    assert max(limit.count([c.full_text for c in made])) <= 48
-    assert max(len(c.text) for c in made) <= 48 * 20
-    assert re.sub(r"\s", "", "".join(c.text for c in made)).replace("-", "") == re.sub(
+    chunks = chunk_blocks(DocumentBlocks("", (Block("text", piece),)), "a.txt", limit=limit)
+    assert max(limit.count([c.full_text for c in chunks])) <= 48
+    assert max(len(c.text) for c in chunks) <= 48 * 20
+    assert re.sub(r"\s", "", "".join(c.text for c in chunks)).replace("-", "") == re.sub(
         r"[\s-]", "", piece
     )
 
@@ -199,16 +191,16 @@ def test_laws_of_cutting(blocks, most, count, overlap):
     """Every chunk fits, no word is lost, fences balance, ids are unique, the same comes twice."""
     limit = TokenLimit(count, most, overlap)  # type: ignore[arg-type]
     document = DocumentBlocks("", blocks)
-    made = chunk_blocks(document, "a.md", limit=limit)
-    assert made == chunk_blocks(document, "a.md", limit=limit)
-    assert all(size <= most for size in limit.count([c.full_text for c in made]))
-    assert len({c.chunk_id for c in made}) == len(made)
-    assert [c.page for c in made] == sorted(c.page or 0 for c in made)
+    chunks = chunk_blocks(document, "a.md", limit=limit)
+    assert chunks == chunk_blocks(document, "a.md", limit=limit)
+    assert all(size <= most for size in limit.count([c.full_text for c in chunks]))
+    assert len({c.chunk_id for c in chunks}) == len(chunks)
+    assert [c.page for c in chunks] == sorted(c.page or 0 for c in chunks)
     of_text = Counter(
         word for block in blocks if block.kind != "heading" for word in letters(block.text)
     )
-    assert of_text <= Counter(word for c in made for word in letters(c.full_text))
-    for chunk in made:
+    assert of_text <= Counter(word for c in chunks for word in letters(c.full_text))
+    for chunk in chunks:
         assert sum(line.startswith("```") for line in chunk.text.split("\n")) % 2 == 0
 
 
@@ -224,21 +216,21 @@ def test_overlap_repeats_an_end_and_keeps_the_order(texts, most, overlap):
 
     The overlap has at most its tokens.
     """
-    made = chunk_blocks(
-        DocumentBlocks("", tuple(Block("text", one) for one in texts)),
+    chunks = chunk_blocks(
+        DocumentBlocks("", tuple(Block("text", piece) for piece in texts)),
         "a.md",
         limit=TokenLimit(words, most, overlap),
     )
     whole = " ".join(texts).split()
     # words that the chunks so far may hold: equal words leave open how many an overlap repeats
     ends = {0}
-    for chunk in made:
-        own = chunk.text.split()
+    for chunk in chunks:
+        parts = chunk.text.split()
         ends = {
-            end - n + len(own)
+            end - n + len(parts)
             for end in ends
-            for n in range(min(overlap, len(own), end) + 1)
-            if whole[end - n : end - n + len(own)] == own
+            for n in range(min(overlap, len(parts), end) + 1)
+            if whole[end - n : end - n + len(parts)] == parts
         }
     assert len(whole) in ends
 
@@ -257,13 +249,13 @@ def test_a_published_document_is_cut_only_where_it_is_too_long(tmp_path):
         {"_id": "7", "title": "T", "text": text(500)},
         {"_id": "8", "title": "", "text": "Short."},
     ]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    made = load_corpus(tmp_path).chunks
-    assert {c.source for c in made} == {"7", "8"}
-    assert [c.chunk_id for c in made][:2] == ["7#1-1", "7#1-2"]
-    assert made[-1] == Chunk("8", "Short.", "8")
-    assert {c.section for c in made if c.source == "7"} == {("T",)}
-    assert max(encoder_tokens().count([c.full_text for c in made])) <= 256
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    chunks = load_corpus(tmp_path).chunks
+    assert {c.source for c in chunks} == {"7", "8"}
+    assert [c.chunk_id for c in chunks][:2] == ["7#1-1", "7#1-2"]
+    assert chunks[-1] == Chunk("8", "Short.", "8")
+    assert {c.section for c in chunks if c.source == "7"} == {("T",)}
+    assert max(encoder_tokens().count([c.full_text for c in chunks])) <= 256
 
 
 def test_pieces_of_a_squad_paragraph_stay_on_its_page(tmp_path):
@@ -271,9 +263,9 @@ def test_pieces_of_a_squad_paragraph_stay_on_its_page(tmp_path):
     paragraphs = [{"context": "One.", "qas": []}, {"context": text(400), "qas": []}]
     path = tmp_path / "s.json"
     path.write_text(json.dumps({"data": [{"title": "A", "paragraphs": paragraphs}]}))
-    made = load_corpus(path).chunks
-    assert [c.chunk_id for c in made][:3] == ["A#1-1", "A#2-2-1", "A#2-2-2"]
-    assert {c.shown for c in made[1:]} == {"A#2"}
+    chunks = load_corpus(path).chunks
+    assert [c.chunk_id for c in chunks][:3] == ["A#1-1", "A#2-2-1", "A#2-2-2"]
+    assert {c.shown for c in chunks[1:]} == {"A#2"}
 
 
 def test_a_user_s_own_chunks_stay_as_they_are(tmp_path):
@@ -281,18 +273,6 @@ def test_a_user_s_own_chunks_stay_as_they_are(tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text(json.dumps({"id": "a", "text": text(900)}) + "\n")
     assert [c.text for c in load_corpus(path).chunks] == [text(900)]
-
-
-def test_a_chunk_that_is_cut_gives_its_position():
-    """Positions tell which chunk each is, or is cut from."""
-    limit = TokenLimit(words, 32, 0)
-    made = list(cut_long_chunks([Chunk("a", "x", "a"), Chunk("b#1", text(90), "b", 1)], limit))
-    assert [(at, one.chunk_id) for at, one in made] == [
-        (0, "a"),
-        (1, "b#1-1"),
-        (1, "b#1-2"),
-        (1, "b#1-3"),
-    ]
 
 
 def test_the_limit_is_that_of_the_encoder():
@@ -322,7 +302,7 @@ def test_reading_is_linear_in_the_length():
 
     def work(n):
         paragraphs = "\n\n".join(text(200, f"w{i % 50}x") for i in range(n))
-        blocks = tuple(Block("text", one) for one in plain_paragraphs(paragraphs))
+        blocks = tuple(Block("text", piece) for piece in plain_paragraphs(paragraphs))
         return lines_run(lambda: chunk_blocks(DocumentBlocks("", blocks), "a.txt", limit=limit))
 
     work(25)  # words are remembered

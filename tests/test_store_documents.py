@@ -197,20 +197,8 @@ def test_the_hash_sees_every_field_and_no_order_of_tags():
     corpora += [Corpus("n", (chunk._replace(**{name: fields[name]}),)) for name in fields]
     hashes = [hash_corpus(corpus) for corpus in corpora]
     assert len({*hashes}) == len(corpora)
-    other = Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))
-    assert hash_corpus(other) == hashes[0]
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path):
-    """Half a surrogate pair cannot be written.
-
-    The target keeps its bytes and no other file stays.
-    """
-    path = write_file(tmp_path / "c.jsonl", "old")
-    for texts, rule in (("\ud800", "line 2, id a: text .*surrogate"), ("xy", "got 'a' again")):
-        with pytest.raises(InputError, match=rf"c\.jsonl.*{rule}"):
-            save_corpus(Corpus("n", tuple(Chunk("a", text, "s") for text in texts)), path)
-    assert path.read_text() == "old"
+    reordered = Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))
+    assert hash_corpus(reordered) == hashes[0]
 
 
 CHUNK = {"id": "a", "source": "s", "text": "t"}
@@ -226,14 +214,9 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             {**CHUNK, "id": "first"},
             "id must be unique … 'first' again … rename or remove",
         ),
-        ({**CHUNK, "page": True}, "page … integer"),
         (
             {**CHUNK, "page": 10**4000},
             "page … 2147483647",
-        ),
-        (
-            {**CHUNK, "id": "a" * 1001},
-            "id must have at most 1000 characters",
         ),
         (
             {**CHUNK, "entities": ["e"] * 20_000},
@@ -313,7 +296,6 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, rule):
     ("content", "rule"),
     [
         (b"", "a file must not be empty … one JSON object a line"),
-        (b'{"id": NaN}', "line 1: text must be valid JSON, got 'NaN'"),
         (b'{"id": "\\ud800"}', "line 1: text must be valid JSON … surrogates"),
         (b'{"id": "a"', "line 1: text must be valid JSON … at column … correct or remove it"),
         (
@@ -381,22 +363,12 @@ def test_wrong_json_lines_are_told_so(tmp_path, content, rule):
             b"---\nentities: Acme\n---\nx",
             "line 2: entities must be a list of strings, got 'Acme' … [Acme, Northmark]",
         ),
-        (
-            b'---\na: 1\n---\n<!-- page 1 label="i" -->\nx\n<!-- page 1 label="ii" -->',
-            "page numbers must go up … 1 after 1 … 1, 2, 3",
-        ),
     ],
 )
 def test_wrong_markdown_is_told_so(tmp_path, content, rule):
     """The message has file, line, rule, what came and a remedy."""
     path = write_file(tmp_path / "a.md", content)
     told(refusal(tmp_path), str(path), rule)
-
-
-def test_a_broken_pdf_is_told_so(tmp_path):
-    """By its file and the remedy."""
-    path = write_file(tmp_path / "broken.pdf", pdf_bytes("x")[:-200])
-    told(refusal(path), str(path), "a document must be readable … save it again")
 
 
 def test_wrong_paths_are_told_so(tmp_path):
@@ -455,22 +427,6 @@ def test_a_file_over_the_limit_is_refused(tmp_path):
     path = write_file(tmp_path / "a.md", "x" * 11)
     told(refusal(path, max_file_bytes=10), "a file must be at most 10 bytes … max_file_bytes")
     told(refusal(path, max_line_bytes=10), "a document must be at most 10 characters")
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"max_tokens": 31}, "max_tokens must be at least 32, or None, got 31"),
-        (
-            {"max_tokens": 64, "overlap": 33},
-            r"overlap must be in \[0, 32\] tokens, half of a chunk, got 33",
-        ),
-    ],
-)
-def test_limits_have_ranges(tmp_path, limits, message):
-    """A chunk holds some words, and shares at most half of them."""
-    with pytest.raises(ValueError, match=message):
-        load_corpus(tmp_path, **limits)
 
 
 def test_a_file_is_a_table_under_its_name(tmp_path):

@@ -6,15 +6,11 @@ import warnings
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from document_samples import decode_page
-from raglab.store.encodings import LikelyEncoding, decode_text
-from raglab.store.files import InputError, Where
+from raglab.store.files import InputError
 from raglab.store.loaders import load_cases, load_corpus
 
-WHERE = Where("a.html", 1)
 SEVERAL_BYTES = ("gbk", "gb2312", "euc-kr", "Shift_JIS", "big5", "euc-jp", "gb18030", "ISO-2022-JP")
 
 
@@ -44,15 +40,6 @@ def test_a_page_in_the_encoding_that_it_states_is_read_so(label, codec, text):
     raw = f"<meta charset={label}><p>{text}".encode(codec)
     assert decode_page(raw, labels).endswith(f"<p>{text}")
     assert not labels
-
-
-@given(st.sampled_from(SEVERAL_BYTES), st.text(alphabet="保険é€a보 ", min_size=1, max_size=20))
-def test_a_page_in_utf_8_is_read_as_utf_8(label, text):
-    """Whatever it states."""
-    assert (
-        decode_page(f"<meta charset={label}><p>{text}".encode())
-        == f"<meta charset={label}><p>{text}"
-    )
 
 
 def test_pages_of_a_folder_are_named_in_one_warning(tmp_path):
@@ -157,19 +144,6 @@ def test_a_folder_in_one_encoding_says_nothing(tmp_path):
         assert "Größe" in load_corpus(tmp_path, encoding="cp1252").chunks[0].text
         (tmp_path / "a.md").write_text("Größe", encoding="utf-8")
         assert "GrÃ¶ÃŸe" in load_corpus(tmp_path / "a.md", encoding="cp1252").chunks[0].text
-
-
-@given(
-    st.text(alphabet="保険éßЖ€a \n", min_size=1, max_size=30),
-    st.sampled_from(["cp1252", "koi8-r", "gb18030"]),
-)
-def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text, codec):
-    """Whatever the caller states; what is not UTF-8 is read in that."""
-    notes = []
-    assert decode_text(text.encode(), WHERE, LikelyEncoding(codec, codec, notes)) == text
-    assert len(notes) == (not text.isascii())
-    likely = LikelyEncoding("cp1252", "cp1252", [])
-    assert decode_text("Größe".encode("cp1252"), WHERE, likely) == "Größe"
 
 
 @pytest.mark.parametrize("encoding", [None, "cp1252", "latin-1", "shift_jis"])

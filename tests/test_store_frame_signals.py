@@ -14,7 +14,6 @@ import pytest
 
 import raglab
 from raglab import metrics
-from raglab.decision.measurement import measured_tables
 from raglab.lab.certification import certify_policy
 from raglab.lab.certification_families import declared_family
 from raglab.lab.gate_fitting import answer_outcomes
@@ -60,17 +59,17 @@ def drawn(seed, n_cases=40, *, labels=True):
     rng = np.random.default_rng(seed)
     rows = []
     for case in range(n_cases):
-        one: dict[str, Any] = {"query": f"question {case}"}
+        row: dict[str, Any] = {"query": f"question {case}"}
         if labels:
             wanted = f"h{rng.integers(8)}"
-            one["label"] = str(rng.choice(["ok", "refuse", "ambiguous"]))
-            one |= {} if one["label"] == "refuse" else {"expect_sources_any": [wanted]}
-        found = rng.permutation(8)[: rng.integers(0, 7)]
-        score = [None if rng.random() < 0.1 else rng.integers(9) / 8 for _ in found]
+            row["label"] = str(rng.choice(["ok", "refuse", "ambiguous"]))
+            row |= {} if row["label"] == "refuse" else {"expect_sources_any": [wanted]}
+        hit_numbers = rng.permutation(8)[: rng.integers(0, 7)]
+        score = [None if rng.random() < 0.1 else rng.integers(9) / 8 for _ in hit_numbers]
         rows += [
-            one | {"hit_id": f"h{hit}", "node_score": s}
-            for hit, s in zip(found, score, strict=True)
-        ] or [one]
+            row | {"hit_id": f"h{hit}", "node_score": s}
+            for hit, s in zip(hit_numbers, score, strict=True)
+        ] or [row]
     return pd.DataFrame(rows)
 
 
@@ -88,17 +87,17 @@ class TestByHand:
         trace = scored(hits(*rows))
         assert trace.signals == ("node_score",)
         np.testing.assert_array_equal(trace.signal("node_score"), [0.75, 0.5, 0.25, np.nan])
-        said = decide(trace, HALF).frame()
-        assert said["status"].tolist() == ["ok", "ok", "refuse", "refuse"]
-        assert said["decided_by"].tolist() == [
+        table = decide(trace, HALF).frame()
+        assert table["status"].tolist() == ["ok", "ok", "refuse", "refuse"]
+        assert table["decided_by"].tolist() == [
             "answered",
             "answered",
             "signals.node_score",
             "no_hits",
         ]
-        assert said["sources"].tolist() == [["x#n/a"], ["x#n/a"], [], []]
-        assert said["correct"].tolist() == [True, False, False, False]
-        assert said["confidence"].isna().all()
+        assert table["sources"].tolist() == [["x#n/a"], ["x#n/a"], [], []]
+        assert table["correct"].tolist() == [True, False, False, False]
+        assert table["confidence"].isna().all()
         row = sweep(trace, [HALF]).iloc[0]
         assert [(row[f"{name}_k"], row[f"{name}_n"]) for name in metrics.RATES] == [
             (2, 3),
@@ -113,9 +112,9 @@ class TestByHand:
         """It says which gates are off and how to gate the score; with distances there is none."""
         frame = hits(("a?", "x", 0.75, "ok"))
         wanted = rf"mine: .* the gates {', '.join(ALL_OFF)} are off; gate "
-        with pytest.warns(UserWarning, match=wanted) as seen:
+        with pytest.warns(UserWarning, match=wanted) as caught:
             trace = scored(frame, name="mine")
-        assert seen[0].filename == __file__
+        assert caught[0].filename == __file__
         assert trace.meta["gates_off"] == ALL_OFF
         assert "gates_off" not in trace_from_frame(frame.assign(score=0.5), signals=NODE).meta
 
@@ -141,8 +140,8 @@ class TestByHand:
         # one has a distance, so that no gate is off by the trace
         trace = trace_from_frame(frame, score="probability")
         assert "gates_off" not in trace.meta
-        said = decide(trace, Policy.from_mapping({"confidence": {"enabled": False}})).frame()
-        assert said["decided_by"].tolist() == ["l2", "answered"]
+        table = decide(trace, Policy.from_mapping({"confidence": {"enabled": False}})).frame()
+        assert table["decided_by"].tolist() == ["l2", "answered"]
         off = {name: {"enabled": False} for name in ("l2", "gap", "similarity", "confidence")}
         assert decide(trace, Policy.from_mapping(off)).frame()["sources"].tolist() == [
             ["x#n/a"],
@@ -159,10 +158,10 @@ class TestByHand:
         )
         query = {"clarity": {**SCORE, "stage": "query"}}
         assert scored(frame, query).signal("clarity").tolist() == [0.75, 0.25]
-        told = refusal(frame.assign(clarity=[0.75, 0.5, 0.25]), query)
+        message = refusal(frame.assign(clarity=[0.75, 0.5, 0.25]), query)
         assert (
             "row 1, column clarity: a case must have one clarity, got 0.5 after 0.75 in row 0"
-            in told
+            in message
         )
         assert "must have no clarity, got 0.25" in refusal(frame, {"clarity": SCORE})
 
@@ -197,16 +196,16 @@ class TestWithoutLabels:
     def test_they_decide(self, tmp_path):
         """Status, reasons, flips and the file work; what would count them says `None`."""
         trace = scored(drawn(1, labels=False))
-        said = decide(trace, HALF).frame()
-        assert set(said["status"]) == {"ok", "refuse"}
-        assert said["correct"].isna().all()
-        assert said["expect_status"].isna().all()
+        table = decide(trace, HALF).frame()
+        assert set(table["status"]) == {"ok", "refuse"}
+        assert table["correct"].isna().all()
+        assert table["expect_status"].isna().all()
         trace.save(tmp_path / "t.parquet")
         again = Trace.load(tmp_path / "t.parquet")
         assert again.fingerprint == trace.fingerprint
-        assert decide(again, HALF).frame().equals(said)
-        row = int(np.flatnonzero(said["decided_by"] == "signals.node_score")[0])
-        near = flips(trace, HALF, said["case_id"][row]).set_index("path")
+        assert decide(again, HALF).frame().equals(table)
+        row = int(np.flatnonzero(table["decided_by"] == "signals.node_score")[0])
+        near = flips(trace, HALF, table["case_id"][row]).set_index("path")
         assert near.loc["signals.node_score.min", "becomes"] == "ok"
 
     @pytest.mark.parametrize(
@@ -259,38 +258,25 @@ class TestLaws:
         np.testing.assert_array_equal(plain.cells, compiled.cells)
         np.testing.assert_array_equal(plain.stages, compiled.stages)
         for place, policy in enumerate(policies):
-            said = decide(trace, policy)
+            decisions = decide(trace, policy)
             of_one = [
                 decide(trace.subset([row]), policy).frame().iloc[0] for row in range(len(trace))
             ]
-            assert pd.DataFrame(of_one).reset_index(drop=True).equals(said.frame())
+            assert pd.DataFrame(of_one).reset_index(drop=True).equals(decisions.frame())
             assert (
-                said.right.sum()
+                decisions.right.sum()
                 == metrics.rate_counts(plain.cells)[place, list(metrics.RATES).index("pass_rate")]
             )
-            answered = [row for row in said.frame().itertuples() if row.status == "ok"]
+            answered = [row for row in decisions.frame().itertuples() if row.status == "ok"]
             assert all(row.sources for row in answered)
-
-    def test_distances_make_the_trace_as_before(self):
-        """Signals and the order of ties leave the hits of a frame with distances as they are."""
-        rows = [
-            ("a?", "x", 0.5, "ok"),
-            ("a?", "y", 0.5, "ok"),
-            ("b?", "y", 0.5, "ok"),
-            ("b?", "x", 0.5, "ok"),
-        ]
-        trace = trace_from_frame(hits(*rows, columns="query hit_id score label"))
-        assert trace.hits.chunk[:, 0, 0].tolist() == [[0, 1], [0, 1]]
-        assert trace.hits.rank[:, 0, 0].tolist() == [[0, 1], [1, 0]]
-        assert not measured_tables(trace, HALF.replace("signals.node_score.min", None)).evidence.off
 
     def test_a_trace_declares_off_only_what_can_be(self):
         """A trace of somebody else cannot open the gate on patterns or on signals."""
         trace = scored(drawn(1))
         for name in ("domain", "signals", "coverage", "no such"):
-            other = dataclasses.replace(trace, meta={**trace.meta, "gates_off": ["l2", name]})
+            changed = dataclasses.replace(trace, meta={**trace.meta, "gates_off": ["l2", name]})
             with pytest.raises(ValueError, match=f"may declare off only l2, .* got '{name}'"):
-                decide(other, HALF)
+                decide(changed, HALF)
 
     def test_a_certificate_varies_the_bound_that_decides(self):
         """If the trace leaves no chain gate, a policy's stated bounds are the candidate family."""
@@ -326,9 +312,9 @@ class TestHostile:
         long = pd.DataFrame(
             {"query": ["a?"] * 8_000 + names, "hit_id": range(8_000 + n), "node_score": 0.5}
         )
-        told = refusal(long)
-        assert "hits of the longest case must be at most 20,000,000, got 24,008,000" in told
-        assert "8,000 of case 'q1', arm 'frame', depth 0" in told
+        message = refusal(long)
+        assert "hits of the longest case must be at most 20,000,000, got 24,008,000" in message
+        assert "8,000 of case 'q1', arm 'frame', depth 0" in message
         assert "pairs of hits of the longest case must be at most 2,000,000,000" in refusal(
             long.iloc[:8_100]
         )
@@ -364,8 +350,8 @@ class TestHostile:
         Its gate refuses and says so, unless the signal states that it passes.
         """
         frame = hits(("a?", "x", float("nan"), "ok"))
-        said = decide(scored(frame), HALF).frame(reasons=True)
-        assert said["reason"].tolist() == ["signal node_score is missing, min 0.5"]
+        table = decide(scored(frame), HALF).frame(reasons=True)
+        assert table["reason"].tolist() == ["signal node_score is missing, min 0.5"]
         passes = scored(frame, {"node_score": {**SCORE, "missing": "passes"}})
         assert decide(passes, HALF).frame()["status"].tolist() == ["ok"]
 
@@ -400,8 +386,8 @@ class TestHostile:
         frame = hits(("a?", "x", 0.5, "ok")).assign(score=0.5)
         with pytest.warns(UserWarning, match="read by no gate: 'score'"):
             assert scored(frame).cases[0].extra["score"] == 0.5
-        told = refusal(frame.drop(columns="score"), score="cosine")
-        assert "columns score" in told
+        message = refusal(frame.drop(columns="score"), score="cosine")
+        assert "columns score" in message
         assert scored(frame, {**NODE, "mine": {**SCORE, "column": "score"}}).signals == (
             "mine",
             "node_score",

@@ -134,11 +134,11 @@ def test_the_hash_sees_every_field_and_the_order_of_cases():
 
     So have two cases exchanged.
     """
-    other = Case("2", "", "refuse")
+    second = Case("2", "", "refuse")
     others = {**Case._field_defaults, "id": "x", "query": "x", "expect_status": "ok"}
     changed = [FULL._replace(**{name: others[name]}) for name in Case._fields]
     hashes = {hash_cases([case]) for case in (FULL, *changed)}
-    hashes |= {hash_cases([FULL, other]), hash_cases([other, FULL])}
+    hashes |= {hash_cases([FULL, second]), hash_cases([second, FULL])}
     assert len(hashes) == len(changed) + 3
     assert {len(value) for value in hashes} == {64}
     turned = FULL._replace(extra=dict(reversed(FULL.extra.items())))
@@ -212,8 +212,8 @@ def test_articles_are_split_30_45_25(count, expected):
     """Each border is rounded to a whole article; the order of the articles is irrelevant."""
     titles = [f"article {n}" for n in range(count)]
     splits = article_splits(titles)
-    seen = Counter(splits.values())
-    assert (seen["tune"], seen["certify"], seen["report"]) == expected
+    counts = Counter(splits.values())
+    assert (counts["tune"], counts["certify"], counts["report"]) == expected
     assert article_splits(reversed(titles)) == splits
 
 
@@ -239,9 +239,9 @@ def test_queries_that_no_qrels_judge_are_counted(tmp_path):
 
     None where all are judged.
     """
-    one = beir(tmp_path / "one", test="b\tD1\t1\n")
+    judged_once = beir(tmp_path / "one", test="b\tD1\t1\n")
     two = beir(tmp_path / "two", test="b\tD1\t0\n", train="a\tD1\t1\n")
-    for folder, count, judged in ((one, "one: left out: 2", "b"), (two, "1", "a")):
+    for folder, count, judged in ((judged_once, "one: left out: 2", "b"), (two, "1", "a")):
         with pytest.warns(UserWarning, match=f"{count} queries in no file of qrels"):
             assert [case.id for case in load_cases(folder)] == [judged]
     three = beir(tmp_path / "three", test="a\tD1\t1\nb\tD1\t1\nc\tD1\t1\n")
@@ -284,13 +284,9 @@ def test_clinc_queries_are_cases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "parts"),
     [
         ({"query": "q", "expect_status": "ok"}, "line 2: id is required"),
-        (
-            {**CASE, "query": ["q"]},
-            "id w1: query … got a list of 1",
-        ),
         (
             {**CASE, "query": "x" * 20_001},
             ("id w1: query must have at most 20000 characters"),
@@ -304,10 +300,6 @@ def test_clinc_queries_are_cases(tmp_path):
             ("expect_status … got 'OK'"),
         ),
         (
-            {**CASE, "expect_sources": [1]},
-            "expect_sources … got 1",
-        ),
-        (
             {**CASE, "expect_sources_any": ["a#ii"]},
             "path#page … not its printed … got 'a#ii'",
         ),
@@ -317,26 +309,15 @@ def test_clinc_queries_are_cases(tmp_path):
             "min_sources … got -1",
         ),
         (
-            {**CASE, "expect_option": 0},
-            "expect_option … got 0",
-        ),
-        (
             {**CASE, "id": "first"},
             ("id must be unique, got 'first' again"),
         ),
     ],
 )
-def test_a_wrong_case_is_told_so(tmp_path, record, said):
+def test_a_wrong_case_is_told_so(tmp_path, record, parts):
     """The message has file, line, id, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", {**CASE, "id": "first"}, record)
-    told(refusal(path), str(path), "line 2", said)
-
-
-@pytest.mark.parametrize(("name", "form"), [("labels.ODS", ".csv"), ("a.parquet", "Parquet")])
-def test_labels_that_are_no_table_are_told(tmp_path, name, form):
-    """A workbook, and Parquet that is none."""
-    path = write(tmp_path / name, b"PK")
-    told(refusal(path), str(path), form)
+    told(refusal(path), str(path), "line 2", parts)
 
 
 def test_wrong_files_are_told_so(tmp_path):
@@ -352,17 +333,19 @@ def test_wrong_files_are_told_so(tmp_path):
         "line 1: a line must be at most 10 bytes … max_line_bytes",
     )
     told(refusal(tmp_path / "x"), "a path that does not exist … check the path")
-    other = write(tmp_path / "x.json", '{"a": 1}')
+    unknown = write(tmp_path / "x.json", '{"a": 1}')
     told(
-        refusal(other),
-        str(other),
+        refusal(unknown),
+        str(unknown),
         "SQuAD 2.0 … CLINC150",
     )
-    told(refusal(other, max_file_bytes=4), "a file must be at most 4 bytes … raise max_file_bytes")
+    told(
+        refusal(unknown, max_file_bytes=4), "a file must be at most 4 bytes … raise max_file_bytes"
+    )
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "parts"),
     [
         ({"question": "q", "answers": [{"text": "a"}]}, "qas.0.id is required"),
         ({"id": "1", "question": "q", "answers": []}, "must have an answer"),
@@ -370,14 +353,14 @@ def test_wrong_files_are_told_so(tmp_path):
         ({"id": "1", "question": "q", "is_impossible": "no"}, "is_impossible … got 'no'"),
     ],
 )
-def test_wrong_squad_questions_are_told_so(tmp_path, question, said):
+def test_wrong_squad_questions_are_told_so(tmp_path, question, parts):
     """With the file and the way inside the document."""
     path = write(tmp_path / "s.json", squad(question))
-    told(refusal(path), str(path), "paragraphs", said)
+    told(refusal(path), str(path), "paragraphs", parts)
 
 
 @pytest.mark.parametrize(
-    ("qrels", "said"),
+    ("qrels", "parts"),
     [
         ({}, "a BEIR folder must have qrels/*.tsv"),
         ({"test": "a\tD1\n"}, "test.tsv, line 2, id a … got 'a D1'"),
@@ -385,9 +368,9 @@ def test_wrong_squad_questions_are_told_so(tmp_path, question, said):
         ({"test": "y\tD1\t1\nz\tD1\t1\n"}, "at least one case"),
     ],
 )
-def test_wrong_qrels_are_told_so(tmp_path, qrels, said):
+def test_wrong_qrels_are_told_so(tmp_path, qrels, parts):
     """With the file, its line and the id."""
-    told(refusal(beir(tmp_path, **qrels)), str(tmp_path), said)
+    told(refusal(beir(tmp_path, **qrels)), str(tmp_path), parts)
 
 
 def test_other_wrong_sets_are_told_so(tmp_path):
@@ -506,16 +489,9 @@ class TestRoundTrip:
         unstated |= {"tuned_on", "tuned_scores", "learned_cases"}
         assert set(yaml.safe_load(text)) == set(Plain.model_fields) - unstated
 
-    def test_one_list_in_two_places(self, tmp_path):
-        """A list that stands in two fields is written twice, since loading refuses aliases."""
-        shared = {"bounds": [0.1, 0.2]}
-        policy = Policy.load().replace("certificate", {"a": shared, "b": shared})
-        policy.save(tmp_path / "policy.yaml")
-        assert Policy.load(tmp_path / "policy.yaml").certificate == {"a": shared, "b": shared}
-
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "parts"),
     [
         ("patterns:\n  deny: &a [x]\n  allow: *a\n", "policy.yaml, line 3 … the alias *a"),
         ("- l2\n", "must be a mapping of sections … got list"),
@@ -524,12 +500,12 @@ class TestRoundTrip:
         ("#" * (MAX_POLICY_BYTES + 1), "at most"),
     ],
 )
-def test_policies_that_are_refused(tmp_path, content, said):
+def test_policies_that_are_refused(tmp_path, content, parts):
     """With the line; an alias may hide a value, or stand for ten billion words."""
     path = write(tmp_path / "policy.yaml", content)
     with pytest.raises(ValueError, match=r"policy\.yaml") as caught:
         Policy.load(path)
-    told(str(caught.value), said)
+    told(str(caught.value), parts)
 
 
 def test_places_of_no_policy(tmp_path):

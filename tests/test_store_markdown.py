@@ -210,17 +210,6 @@ def test_any_text_is_read_or_refused(text):
         assert all(block.text.strip() for block in blocks if block.kind != "heading")
 
 
-@given(
-    st.lists(
-        st.text(alphabet="abcäß ", min_size=1, max_size=9).filter(str.strip), min_size=1, max_size=6
-    )
-)
-def test_plain_paragraphs_come_back(paragraphs):
-    """What has no marks is read as it is but for blanks, in its order."""
-    words = [" ".join(text.split()) for text in paragraphs]
-    assert [text for _, _, text in read("\n\n".join(words))] == words
-
-
 @pytest.mark.parametrize("unit", ["> ", "1. ", "* > "])
 def test_100000_quotes_and_lists_in_one_another_are_refused(unit):
     """At once; as many as anybody writes are read."""
@@ -313,17 +302,6 @@ def test_code_with_braces_stays_as_it_is(code, language):
 def test_what_only_looks_like_myst_is_text(text):
     """Braces of templates, sets and equations."""
     assert [block for _, _, block in read(text)] == [text]
-
-
-@pytest.mark.parametrize("directive", ["```{toctree}", "> ~~~{tip}"])
-def test_a_directive_without_an_end_is_named(directive):
-    """With its line; what follows it is text, whatever it is of.
-
-    One that ends hides nothing behind it.
-    """
-    page = markdown_blocks(f"a\n\n{directive}\n{'> ' * directive.startswith('>')}b\n".encode())
-    assert page.notes[0].startswith("1 fences are not closed")
-    assert [block.text for block in page.blocks if block.text][-1] == "b"
 
 
 def test_pages_within_directives():

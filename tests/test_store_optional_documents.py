@@ -283,10 +283,6 @@ HEADS = "| peril | price |\n|---|---|\n"
                 ("text", "A note."),
             ],
         ),
-        (
-            [["peril", "price"], ["wind", 1], [], ["hail", 2]],  # a row of numbers is no head
-            [("table", f"{HEADS}| wind | 1 |\n| hail | 2 |")],
-        ),
         ([["peril"], ["wind"], ["hail"]], [("table", "| peril |\n|---|\n| wind |\n| hail |")]),
     ],
 )
@@ -376,7 +372,6 @@ def test_restructuredtext():
     ("text", "blocks"),
     [
         (".. only:: html and not x\n\n   a", ["a"]),
-        (".. literalinclude:: x.py\n   :language: python", []),
         (".. image:: x.png\n   :zoom: 3\n   :alt: A\n      plan", ["A plan"]),
         (
             ".. code-block:: c\n   :caption: C\n   :emphasize-lines: 1\n\n   :x: 1\n     y",
@@ -385,7 +380,6 @@ def test_restructuredtext():
         (".. tab-item:: One\n   :sync: 1\n\n   :func:`x` is", ["One", "`x` is"]),
         (":variable:`CMAKE_CXX … <CMAKE_<LANG>_<X>>`", ["`CMAKE_CXX …`"]),
         (":ref:`A<b>` :std:doc:`C\n<d>` :ref:`<e>`", ["`A` `C` `<e>`"]),
-        (":opt:`a < b` :class:`~a.B` :x:`!y`", ["`a < b` `a.B` `y`"]),
         (".. contents:: In it\n\nA\n=\n\nx", ["A", "x"]),
     ],
 )
@@ -427,15 +421,15 @@ DIRECTIVES = (
 
 def test_restructuredtext_reads_no_other_file(tmp_path, monkeypatch):
     """Neither by its name nor within what is not known; a file of settings is not read either."""
-    other, folder = tmp_path / "other.txt", tmp_path / "texts"
+    outside, folder = tmp_path / "other.txt", tmp_path / "texts"
     folder.mkdir()
-    other.write_text("SECRET,x\n")
+    outside.write_text("SECRET,x\n")
     for place in (tmp_path, folder):
         (place / "docutils.conf").write_text(
             "[general]\nfile_insertion_enabled: yes\nraw_enabled: yes\n"
         )
     for number, directive in enumerate(DIRECTIVES):
-        text = f"before\n\n{directive.format(other)}\n\nafter\n"
+        text = f"before\n\n{directive.format(outside)}\n\nafter\n"
         (folder / f"{number}.rst").write_text(text)
     monkeypatch.chdir(folder)
     with pytest.warns(UserWarning, match=r"1 \.conf"):
@@ -478,7 +472,6 @@ OUTSIDE = "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>"
         ("Excel", changed(workbook([["a"]]), styles=FAR_TYPES[0]), "must state no document type"),
         ("Word", word_file(document="<x"), "must be readable"),
         ("Excel", changed(workbook([["a"]]), sheet1=BOMB), "must state no document type"),
-        ("Excel", changed(workbook([["a"]]), workbook="<x"), "must be readable"),
         ("notebook", b"[]", "a notebook must have"),
         (
             "notebook",
@@ -576,44 +569,19 @@ def test_cells_of_word_stand_under_their_heads():
     ]
 
 
-DATED = {
-    "one": ("As of |d|.\n\n.. |d| date::\n", ["As of |d|."]),
-    "with forms": (
-        "At |t| on |d|, |t|.\n\n.. |d| date:: %Y\n.. |t| Date:: %H:%M\n",
-        ["At |t| on |d|, |t|."],
-    ),
-    "in another substitution": (
-        "|e|.\n\n.. |d| date::\n.. |e| replace:: until |d|\n",
-        ["until |d|."],
-    ),
-    "none": (
-        "So |x| and |y|\n\n.. |x| replace:: a date:: of\n.. |y| unicode:: 0xA9\n",
-        ["So a date:: of and ©"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "wanted"), DATED.values(), ids=DATED.keys())
-def test_no_day_stands_in_rst(text, wanted, monkeypatch):
+def test_no_day_stands_in_rst():
     """The same text gives the same blocks at any time."""
-    misc = pytest.importorskip("docutils.parsers.rst.directives.misc")
-    monkeypatch.setattr(misc.time, "strftime", lambda *_: "the day")
-    page = rst_blocks(text.encode())
-    assert [block.text for block in page.blocks] == wanted
+    page = rst_blocks(
+        b"At |t| on |e|.\n\n.. |t| Date:: %H:%M\n.. |d| date::\n.. |e| replace:: |d|\n"
+    )
+    assert [block.text for block in page.blocks] == ["At |t| on |d|."]
 
 
 def test_a_text_names_no_roles_for_the_next():
     """One process reads many; what docutils keeps of a text ends with it."""
-    own = rst_blocks(b".. role:: own(emphasis)\n\n:own:`~a`")
-    assert [block.text for block in own.blocks] == ["~a"]
+    page = rst_blocks(b".. role:: own(emphasis)\n\n:own:`~a`")
+    assert [block.text for block in page.blocks] == ["~a"]
     assert [block.text for block in rst_blocks(b":own:`~a`").blocks] == ["`a`"]
-
-
-def test_a_type_that_is_told_of_is_none():
-    """In a comment, or behind the first element as text."""
-    text = "<w:p><w:r><w:t>a<![CDATA[<!DOCTYPE x>]]></w:t></w:r></w:p>"
-    body = f'<!-- <!DOCTYPE x> --><w:document xmlns:w="{W}"><w:body>{text}</w:body></w:document>'
-    assert texts("Word", word_file(document=body)) == [("text", 0, "a<!DOCTYPE x>")]
 
 
 HIDDEN_LINES = {

@@ -33,7 +33,6 @@ from raglab.bandit import (
 from raglab.bandit.scores import pooled_stats
 from raglab.bandit.simulation import log, run
 from raglab.lab.report.page import SECTIONS
-from raglab.live import settings
 from raglab.metrics import RATE_TABLE, RATES, Rate
 from raglab.policy_parts.arms import ARMS, CHOOSERS, LIVE_ARMS
 from raglab.store import loaders
@@ -118,21 +117,6 @@ def test_a_toy_learner_is_saved_and_loaded(boltzmann):
     LEARNERS.pop("boltzmann")
     with pytest.raises(ValueError, match="algorithm must be one of"):
         loads(text)
-
-
-def test_a_toy_learner_is_checked_and_set(boltzmann, monkeypatch):
-    """Its ranges hold, and a variable names it."""
-    with pytest.raises(ValueError, match=r"exploration must be in \(0"):
-        init(3, bandit=boltzmann._replace(exploration=0.0))
-    monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "boltzmann")
-    assert settings.Settings.read(None).bandit(("hybrid", "graph")).algorithm == "boltzmann"
-
-
-def test_a_learner_without_scores_is_refused(monkeypatch):
-    """An entry with neither an index nor a draw."""
-    monkeypatch.setitem(LEARNERS, "none", LearnerEntry(settings=()))
-    with pytest.raises(ValueError, match="an entry must have an index or a draw"):
-        choose(init(2, bandit=Bandit("none")), Bandit("none"), np.random.default_rng(0))
 
 
 # A toy metric: how often a system does not answer.
@@ -292,21 +276,3 @@ def test_the_blocks_of_contributing_run(block):
         for table, size in zip(OPEN, sizes, strict=True):
             for name in list(table)[size:]:
                 table.pop(name)
-
-
-def test_what_contributing_adds_works(tmp_path, monkeypatch):
-    """Its learner learns, its format loads."""
-    space: dict[str, Any] = {"np": np}
-    for block in BLOCKS:
-        if "LEARNERS" in block or "FORMATS" in block:
-            exec(block, space)  # noqa: S102 - as above
-    monkeypatch.setitem(LEARNERS, "moss", LEARNERS.pop("moss"))
-    monkeypatch.setitem(FORMATS, "paragraphs", FORMATS.pop("paragraphs"))
-    assert (
-        run(Bandit("moss"), Bernoulli(np.array(MEANS)), rounds=300, replications=20)
-        .pulls.sum(axis=0)
-        .argmax()
-        == 2
-    )
-    _write(tmp_path / "x.jsonl", {"key": "1", "paragraph": "Floods are covered."})
-    assert raglab.load_corpus(tmp_path / "x.jsonl").chunks[0].source == "x.jsonl"

@@ -44,19 +44,6 @@ def test_values_are_numbers_until_they_are_shown():
     ]  # fmt: skip
 
 
-def test_a_long_line_of_facts_is_wrapped_and_its_words_kept():
-    """`str` fits a terminal; the short form stays one line."""
-
-    class Long(Sizes):
-        def _summary(self):
-            return Summary([(f"fact{i}", "value") for i in range(20)], notes=self.notes)
-
-    long = Long(pd.DataFrame(), ("w" * 500,))
-    assert len(repr(long)) > LINE
-    assert max(map(len, str(long).splitlines())) <= LINE
-    assert str(long).replace("\n", " ").startswith(repr(long))
-
-
 def test_arrays_in_cells_and_many_columns_fit_a_page():
     """An array is shown as text; columns beyond the room are counted."""
     assert value_text(np.array([1, 2])) == "[1 2]"

@@ -102,7 +102,11 @@ IMAGE = """
 """
 
 
-DRAWN = ("howto/calibration_curves.md", "howto/figures.md", "howto/traffic_mix.md")
+DRAWN = (
+    *("howto/calibration_curves.md", "howto/figures.md", "howto/own_objective.md"),
+    "howto/traffic_mix.md",
+)
+SAVED = re.compile(r'savefig\("([\w-]+\.png)"\)')
 HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
 CARD = """
 :::{{grid-item-card}} {title}
@@ -115,7 +119,7 @@ CARD = """
 
 
 def draw_page(page: Path, folder: Path) -> list[str]:
-    """Run the blocks of a page; below each that makes a display its figure is put.
+    """Run the blocks of a page; below each that makes or saves a figure that is put.
 
     Args:
       page: as it is staged; the figures lie in a folder of its name.
@@ -133,16 +137,21 @@ def draw_page(page: Path, folder: Path) -> list[str]:
         if block[1].startswith("# not run:"):
             return block[0]
         exec(compile(block[1], page.name, "exec"), names)  # noqa: S102 - the project's own page
-        if "display" not in names:
+        saved = SAVED.search(block[1])
+        if "display" not in names and not saved:
             return block[0]
         file = pictures / f"{len(cards)}.png"
-        names["display"].figure_.savefig(
-            file, dpi=160, facecolor="white", metadata={"Software": None}
-        )
-        alt, place = repr(names["display"]), file.relative_to(page.parent)
+        place, alt = file.relative_to(page.parent), ""
+        if "display" in names:
+            alt = repr(names["display"])
+            names["display"].figure_.savefig(
+                file, dpi=160, facecolor="white", metadata={"Software": None}
+            )
+        elif saved:
+            alt = saved[1]
+            shutil.copyfile(saved[1], file)
         title = HEADING.findall(text[: block.start()])[-1]
-        anchor = re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
-        link = f"{page.stem}.html#{anchor}"
+        link = f"{page.stem}.html#{pages.slug(title)}"
         cards.append(CARD.format(title=title, link=link, place=place, alt=alt))
         return block[0] + IMAGE.format(place=place, alt=alt)
 
@@ -159,6 +168,9 @@ def draw_pages(source: Path) -> None:
     Args:
       source: folder of the staged pages.
     """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # not a line a trial
     front = source / "index.md"
     cards = "".join(draw_page(source / "gallery.md", pages.ROOT))
     text = front.read_text(encoding="utf-8")

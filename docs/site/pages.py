@@ -27,12 +27,24 @@ ELSEWHERE = {  # documents of the project that are pages of the site, by their p
     "CHANGELOG.md": "project/changelog.md",
     "datasets/README.md": "project/datasets.md",
 }
+MOST_WORDS = 1500  # of a page; a longer one is cut at its headings
+UNCUT = ("explanation/rules.md", "methods.md")  # looked up by number and by heading
+# Words that a reader looks for, and the page that the search of the site shows first for each.
+SOUGHT = {
+    "howto/calibration_curves.md": ("reliability diagram", "calibration curve"),
+    "howto/cascade.md": ("cascade",),
+    "howto/traffic_mix.md": ("prevalence",),
+    "reference/gates.md": ("abstention",),
+    "reference/metrics.md": ("selective prediction",),
+}
 # folder -> place in the site
 PICTURES = {"notebooks/pictures": "notebooks/pictures", "docs/pictures": "pictures"}
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 HOWTO = "howto/index.md"
 FENCE = re.compile(r"^ *(```|~~~)")
 ENTRY = re.compile(r"^[ \t]*(?:[^<>\n]*<)?(/?[\w./-]+)>?[ \t]*$", re.MULTILINE)
+HEADING = re.compile(r"^#{2,4} (.+)")
+ANCHORED = re.compile(r"\]\(/([\w./-]+#[^()\s]+)\)")
 RULES_LINK = re.compile(r'href="\.\./raglab/RULES\.md"([^>]*)>([^<]*)')
 TOCTREE = re.compile(r"^(`{3,}|:{3,})\{toctree\}[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -73,8 +85,11 @@ def stage(target: Path, generated: dict[str, str]) -> dict[str, str]:
       pages.
     """
     pages = sources()
-    remove_others(target, {*pages.values(), *generated})
     texts = {place: staged_text(path, pages) for path, place in pages.items()} | generated
+    for place, words in SOUGHT.items():
+        texts[place] = found_by(texts[place], words)
+    texts = cut_pages(texts)
+    remove_others(target, texts)
     unlisted = unlisted_pages(texts)
     texts[HOWTO] += further_pages(unlisted)
     for place, text in texts.items():
@@ -82,6 +97,93 @@ def stage(target: Path, generated: dict[str, str]) -> dict[str, str]:
     for folder, place in PICTURES.items():
         shutil.copytree(ROOT / folder, target / place, dirs_exist_ok=True)
     return unlisted
+
+
+def found_by(text: str, words: Iterable[str]) -> str:
+    """A page with words of the index below its heading: the search puts it first for each."""
+    head, _, body = text.partition("\n")
+    return f"{head}\n\n```{{index}} {', '.join(f'! {word}' for word in words)}\n```\n{body}"
+
+
+def cut_pages(texts: dict[str, str]) -> dict[str, str]:
+    """Pages of at most `MOST_WORDS` words where headings allow it, with links that follow.
+
+    Args:
+      texts: of all pages, by path in the site.
+
+    Returns:
+      these; a long page has a page for each section, and lists them.
+    """
+    cut: dict[str, str] = {}
+    moved: dict[str, str] = {}
+    for place, text in texts.items():
+        if not place.endswith(".md") or place in UNCUT or n_words(text) <= MOST_WORDS:
+            cut[place] = text
+            continue
+        top, *sections = at_headings(text.replace("](#", f"](/{place}#"), "## ")
+        entries = []
+        for name, body in (part for section in sections for part in short_parts(section)):
+            part = f"{place.removesuffix('.md')}/{slug(name)}.md"
+            entries.append(f"{name} </{part.removesuffix('.md')}>")
+            moved |= {f"{place}#{anchor}": f"{part}#{anchor}" for anchor in anchors(body)}
+            cut[part] = "\n".join((f"# {title(text)} · {name}", *body.splitlines()[1:], ""))
+            moved[f"{place}#{anchors(body)[0]}"] = part
+        for section in sections:  # one of which each part has a page
+            moved.setdefault(f"{place}#{anchors(section)[0]}", place)
+        contents = "\n".join(entries)
+        cut[place] = f"{top}\n```{{toctree}}\n:maxdepth: 1\n\n{contents}\n```\n"
+    return {
+        place: ANCHORED.sub(lambda link: f"](/{moved.get(link[1], link[1])})", text)
+        for place, text in cut.items()
+    }
+
+
+def short_parts(section: str) -> list[tuple[str, str]]:
+    """Name and text of a section, or where it is long of the parts below its headings."""
+    top, *parts = at_headings(section, "### ") if n_words(section) > MOST_WORDS else [section]
+    name = heading(top)
+    below = [(f"{name} · {heading(part)}", part) for part in parts]
+    return below if below and not top.partition("\n")[2].strip() else [(name, top), *below]
+
+
+def n_words(text: str) -> int:
+    """Words with a letter or a digit; the bars of a table are none."""
+    return len(re.findall(r"\S*\w\S*", text))
+
+
+def heading(text: str) -> str:
+    """Words of the heading that a text begins with."""
+    return re.sub(r"[\[\]`]", "", text.partition("\n")[0].lstrip("# "))
+
+
+def anchors(text: str) -> list[str]:
+    """Anchors of the headings below the first level."""
+    return [slug(name) for line in text.splitlines() for name in HEADING.findall(line)]
+
+
+def at_headings(text: str, mark: str) -> list[str]:
+    """A page cut before each heading of a level."""
+    parts = [""]
+    for line, is_code in marked_lines(text):
+        if line.startswith(mark) and not is_code:
+            parts.append("")
+        parts[-1] += line
+    return parts
+
+
+def slug(heading: str) -> str:
+    """Anchor of a heading, as GitHub and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def marked_lines(text: str) -> Iterable[tuple[str, bool]]:
+    """Each line of a page of Markdown, and whether it is of a block of code."""
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        mark = FENCE.match(line)
+        if mark and fence in {"", mark[1]}:
+            fence = "" if fence else mark[1]
+        yield line, bool(fence or mark)
 
 
 def write(path: Path, text: str) -> None:
@@ -136,15 +238,10 @@ def linked(text: str, path: str, pages: dict[str, str]) -> str:
       path: of the page in the repository.
       pages: path in the site of each page.
     """
-    lines, fence = [], ""
-    for line in text.splitlines(keepends=True):
-        mark = FENCE.match(line)
-        if mark and fence in {"", mark[1]}:
-            fence = "" if fence else mark[1]
-        lines.append(
-            line if fence or mark else LINK.sub(lambda link: new_link(link, path, pages), line)
-        )
-    return "".join(lines)
+    return "".join(
+        line if is_code else LINK.sub(lambda link: new_link(link, path, pages), line)
+        for line, is_code in marked_lines(text)
+    )
 
 
 def new_link(link: re.Match[str], path: str, pages: dict[str, str]) -> str:

@@ -138,8 +138,8 @@ def gates_page() -> str:
         "Gates",
         "A gate compares what was measured for a question with a threshold of the policy. The "
         "gates run in this order, "
-        "and the first one that fires decides (rule S2.12). The order is `decision.order` of a "
-        "policy; a gate that is "
+        "and the first one that fires decides (rule S2.12). To refuse is also called abstention. "
+        "The order is `decision.order` of a policy; a gate that is "
         "left out of it is off. This page is generated from `raglab.gates.GATES`.",
         table(("", "gate", "rule", "judges", "when it fires"), rows),
         "## Thresholds",
@@ -227,6 +227,9 @@ def metrics_page() -> str:
         "refusal or a question where that is expected (rule S6.3). The expected cost is in "
         "[expected cost](../explanation/expected_cost.md); functions of further measures are in "
         "{py:mod}`raglab.metrics`.",
+        "In selective prediction a refusal is an abstention, `hallucination_rate` the selective "
+        "risk. Of the curve of risk and coverage: `aurc`, `augrc`, `prr`, and "
+        "[a figure](../howto/figures.md).",
     )
 
 

@@ -60,28 +60,28 @@ def insufficiency(answer_text: str) -> str | None:
         sentence.strip(" \t-•>")
         for sentence in _SENTENCE_END.split(re.sub(r"[*_\"“”«»]", "", answer_start))
     ]
-    opening_sentences = [
+    answer_sentences = [
         sentence[:_OPENING_CHARACTERS]
         for sentence in stripped_sentences
         if sentence and not _PREAMBLE.match(sentence)
     ]
-    if not opening_sentences:
+    if not answer_sentences:
         return None
-    if _IS_UNABLE.match(opening_sentences[0]):
-        return opening_sentences[0]
-    silence_match = _IS_SILENT.match(opening_sentences[0])
+    if _IS_UNABLE.match(answer_sentences[0]):
+        return answer_sentences[0]
+    silence_match = _IS_SILENT.match(answer_sentences[0])
     if (
         silence_match
-        and not _TURNING.search(opening_sentences[0], silence_match.end())
-        and not any(_TURNING.match(sentence) for sentence in opening_sentences[1:])
+        and not _TURNING.search(answer_sentences[0], silence_match.end())
+        and not any(_TURNING.match(sentence) for sentence in answer_sentences[1:])
     ):
-        return opening_sentences[0]
+        return answer_sentences[0]
     concludes_silence = (
         len(answer_text) <= 4 * _OPENING_CHARACTERS
-        and _CONCLUDES.match(opening_sentences[-1])
-        and _IS_UNABLE.match(opening_sentences[-1])
+        and _CONCLUDES.match(answer_sentences[-1])
+        and _IS_UNABLE.match(answer_sentences[-1])
     )
-    return opening_sentences[-1] if concludes_silence else None
+    return answer_sentences[-1] if concludes_silence else None
 
 
 # honest answers settle in two; marks nested deeper than this are an attack, and refused
@@ -504,6 +504,7 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
     )
 
     def is_echo(answer_line: str) -> bool:
+        """Whether a line only repeats the question, a heading or a path of headings."""
         # without marks of quotation, list and emphasis, and no label such as `Question:`
         unlisted_line = _LIST_MARK.sub("", _QUOTE_MARK.sub("", answer_line, count=1), count=1)
         unlabelled_text = _QUESTION_LABEL.sub("", unlisted_line, count=1).strip(_EMPHASIS_MARKS)

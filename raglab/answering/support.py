@@ -141,7 +141,7 @@ def evidence_words(
 def clause_numbers(words: Sequence[Word]) -> list[int]:
     """Number of the clause that each word stands in, from 0.
 
-    Punctuation and `and` or `but` part clauses.
+    Punctuation and words such as `but` part clauses. `and` does so between two numbers alone.
 
     Example:
       >>> clause_numbers(claim_words("2 vans and 3 cars"))

@@ -1,6 +1,4 @@
-"""Audit log (shore): requests, decisions, clarifications and votes as rows.
-
-Redaction, retention, export (S5.8).
+"""Audit log (shore): requests, decisions, clarifications, votes as rows; redaction, expiry (S5.8).
 
 The log is the truth and the default table a fold over it: if a process is killed in the middle of a
 question, the log rebuilds the rows that there were, to the byte. Every time is UTC; `now` is the

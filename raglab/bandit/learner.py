@@ -1,6 +1,4 @@
-"""Bandit learners (algebra): settings, state, init, choose, update.
-
-The latency guard on arms (S4.5).
+"""Bandit learners (algebra): settings, state, init, choose, update (S4.5).
 
 What the entries hold stands in `raglab.bandit.learners`: here nothing knows a learner by its name.
 """

@@ -1,6 +1,4 @@
-"""Signal values (algebra): every built-in signal of a case, by what must be there first.
-
-Query, hits, answer (S2.15).
+"""Signal values (algebra): each built-in signal of a case, and a question's intent (S2.15, S4.1).
 
 Each function measures what one source tells, as columns by name; `signal_rows` puts them into the
 order of a `SignalSet`: the built-in ones, then the trace's own. None depends on a threshold.

@@ -1,6 +1,4 @@
-"""Default learner (algebra): ask once, learn the default.
-
-Rows, votes, gate and splits (S5.2 to S5.7).
+"""Default learner (algebra): ask once, learn the default; rows, votes, splits (S5.2 to S5.7).
 
 A row answers one kind of question on one kind of document. `update` takes one signal into it and
 gives a new row, `gate` and `asks` say whether its value is applied silently (`fills_in`: with what
@@ -10,17 +8,6 @@ a question is worth), `stratify` and `split` part a row whose failures gather un
 
 from __future__ import annotations
 
-from raglab.default_learner.confidence import (
-    OTHER,
-    RULES,
-    SIGNALS,
-    SPLITS,
-    ClarificationDefault,
-    ClarificationRequest,
-    Counts,
-    DefaultLearner,
-    stored_learner,
-)
 from raglab.default_learner.default_updates import (
     Suggested,
     Worth,
@@ -50,6 +37,17 @@ from raglab.default_learner.stratification import (
     split,
     stored_split,
     stratify,
+)
+from raglab.default_learner.votes import (
+    OTHER,
+    RULES,
+    SIGNALS,
+    SPLITS,
+    ClarificationDefault,
+    ClarificationRequest,
+    Counts,
+    DefaultLearner,
+    stored_learner,
 )
 
 __all__ = [

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from raglab.default_learner.confidence import (
+from raglab.default_learner.votes import (
     APPLY_ABOVE,
     ASK_BELOW,
     MAX_FIELD_LENGTH,

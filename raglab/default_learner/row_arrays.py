@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.default_learner.confidence import (
+from raglab.default_learner.simulated_users import Array, Small, World
+from raglab.default_learner.stratification import doubts, evidence
+from raglab.default_learner.votes import (
     FAILED_PLACE,
     N_COUNTS,
     NAMED_PLACE,
@@ -23,8 +25,6 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
-from raglab.default_learner.simulated_users import Array, Small, World
-from raglab.default_learner.stratification import doubts, evidence
 
 Index = NDArray[np.intp]
 
@@ -242,7 +242,8 @@ class DefaultRowArrays:
     def _split(self, parent_rows: Index, split_columns: Index, request: int, day: float) -> None:
         """Rows of the levels of a column, with the votes that were cast under them.
 
-        As `default_learner.split`.
+        As `default_learner.split`. D: parents that split, each by its column. Behind the row of a
+        parent stand those of its levels.
         """
         first_rows = parent_rows * (1 + self.n_levels)
         stratum_counts = self.strata[parent_rows, split_columns]  # [D, L, V, 7]
@@ -255,6 +256,7 @@ class DefaultRowArrays:
         signal_counts = stratum_counts[..., [YES_PLACE, SILENT_PLACE, NO_PLACE]].sum(axis=(2, 3))
         level_votes = doubts(Votes(stratum_counts, signal_counts), self.learner)
         if self.learner.half_life_days > 0.0:
+            # strata do not forget: a level keeps the share of its votes that its parent remembers
             level_votes = decay_votes(
                 level_votes,
                 np.broadcast_to((self.n[first_rows] / total_signals)[:, None], signal_counts.shape),

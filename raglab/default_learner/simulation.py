@@ -9,15 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.learner import check_count
-from raglab.default_learner.confidence import (
-    SIGNALS,
-    DefaultLearner,
-    add_signal,
-    no_votes,
-    question_schedule,
-    vote_confidence,
-)
-from raglab.default_learner.confidence import check_learner as settled
 from raglab.default_learner.row_arrays import NO_NUMBER, DefaultRowArrays, Index, empty_rows
 from raglab.default_learner.simulated_users import (
     Array,
@@ -28,6 +19,15 @@ from raglab.default_learner.simulated_users import (
     crowd,
     user_blocks,
 )
+from raglab.default_learner.votes import (
+    SIGNALS,
+    DefaultLearner,
+    add_signal,
+    no_votes,
+    question_schedule,
+    vote_confidence,
+)
+from raglab.default_learner.votes import check_learner as settled
 from raglab.loops.parallel import jobs, run_each
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
 from raglab.values import refuse

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.default_learner.confidence import (
+from raglab.default_learner.votes import (
     DOUBTED_PLACE,
     N_COUNTS,
     NAMED_PLACE,

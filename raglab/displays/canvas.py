@@ -160,6 +160,7 @@ DOTS_PER_INCH = 100
 NARROW_AXES_INCHES = (
     4.2  # inches of axes with their labels, below which they are drawn for a column
 )
+MIN_PLOT_INCHES = 3.0  # inches that a legend beside axes leaves to them, at least
 MIN_PANEL_INCHES = 2.5  # inches of a panel that stands beside another one, at least
 COLUMN_PANEL_HEIGHT = 0.72  # of the height of panels that stand below each other for a column
 CHARACTER_POINTS = 5.2  # points that a sign takes, on average
@@ -476,8 +477,10 @@ def legend_above(
 
 
 def legend_beside(axes: Axes) -> None:
-    """Legend right of the axes; above them where they are narrow."""
-    if is_narrow(axes):
+    """Legend right of the axes; above them where little width would be left to them."""
+    label_lengths = [len(label) for label in axes.get_legend_handles_labels()[1]]
+    legend_inches = (30 + CHARACTER_POINTS * max(label_lengths, default=0)) / 72
+    if _size_in_inches(axes)[0] - legend_inches < MIN_PLOT_INCHES:
         legend_above(axes)
     else:
         axes.legend(fontsize=8, frameon=False, **BESIDE_AXES)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from raglab.bandit.learner import check_count
-from raglab.default_learner.confidence import DefaultLearner
 from raglab.default_learner.simulated_users import World
 from raglab.default_learner.simulation import (
     ALWAYS_ASK,
@@ -19,6 +18,7 @@ from raglab.default_learner.simulation import (
     request_costs,
     request_outcomes,
 )
+from raglab.default_learner.votes import DefaultLearner
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
 from raglab.lab.trial_search import FINALIST_REPEATS, TrialOutcome, finalists, maximise

@@ -1,7 +1,4 @@
-"""Slices (shore): rates by group of cases.
-
-Ranking measures of the arms, and of weights of the fused lists.
-"""
+"""Slices (shore): rates by group of cases, and ranking measures of arms and fused lists."""
 
 from __future__ import annotations
 

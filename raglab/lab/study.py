@@ -174,7 +174,7 @@ def search_problem(
         policy if policy is not None else starting_policy(trace, arm=arm), trace
     ).replace("decision.rule", "chain")
     splits = study_splits(trace, seed)
-    study_target, case_weight = study_goal(goal or Goal(), splits)
+    whole_goal, case_weight = study_goal(goal or Goal(), splits)
     measured_cases = Measured(splits.made_of)
     if space is None:
         searched_ranges = full_space(measured_cases, start_policy, arm=arm)
@@ -194,18 +194,18 @@ def search_problem(
         "sampler": sampler,
         "batch_size": batch_size,
         "seed": seed,
-        "targets": dict(study_target.targets),
-        "costs": metrics.stated_costs(study_target.matrix),
-        "min_coverage": study_target.min_coverage,
-        "max_over_ask": study_target.max_over_ask,
+        "targets": dict(whole_goal.targets),
+        "costs": metrics.stated_costs(whole_goal.matrix),
+        "min_coverage": whole_goal.min_coverage,
+        "max_over_ask": whole_goal.max_over_ask,
         "start": start_policy.policy_id,
         "trace": trace.fingerprint,
         "space": {path: list(search_range[:2]) for path, search_range in searched_ranges.items()},
     }
     if case_weight is not None:
         settings["weighed"] = PROBABILITY_KEY
-    if study_target.traffic is not None:
-        settings["mix"] = [list(corner) for corner in study_target.traffic.corners]
+    if whole_goal.traffic is not None:
+        settings["mix"] = [list(corner) for corner in whole_goal.traffic.corners]
     # The search begins with every policy that it will be compared with and that can lead anywhere,
     # so that it loses to none of them on the cases it sees.
     initial_policies = {
@@ -224,7 +224,7 @@ def search_problem(
         splits.tuned_on,
         start_policy,
         searched_ranges,
-        study_target,
+        whole_goal,
         first_trials,
         settings,
         case_weight,

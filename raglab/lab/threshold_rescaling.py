@@ -168,9 +168,10 @@ class RescaledThresholds(Result):
 class Promised(NamedTuple):
     """What is to be promised.
 
-    Targets, costs of `expected_cost`, the budget delta, and the old certificate where valid.
+    Targets, costs of `expected_cost`, and the budget delta.
 
-    defect: why the old certificate is not read, or nothing. mix: of the old certificate.
+    stated: the old certificate where valid, with the mix it states. defect: why the old certificate
+    is not read, or nothing. mix: of the old certificate.
     """
 
     targets: dict[str, float]
@@ -850,13 +851,13 @@ def _judged(
     promise_terms: Promised,
     arm: str,
 ) -> tuple[Retest | None, Retest | None, list[str]]:
-    """Verdict of split report on the mapped and on the old thresholds, and why there is none."""
-    report_view: Any = new_trace
+    """Verdicts of split report on the mapped and the old thresholds, and why one is missing."""
+    report_trace: Any = new_trace
     retests: dict[str, Retest | None] = {"mapped": None, "old": None}
     judging_notes = list[str]()
     if promise_terms.targets and "report" in trace_queries(new_trace):
         report_cases, mix_corners = (
-            report_view.split("report"),
+            report_trace.split("report"),
             stated_corners(promise_terms.stated or {}),
         )
         retest_settings: Any = {

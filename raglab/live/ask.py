@@ -248,7 +248,7 @@ def log_request(
         return request.id, log.opened(request.id, request.text, **request_fields)
     except UnwritableLogError:
         raise
-    except ValueError:
+    except ValueError:  # the log has the id
         if system.clarifier is not None:
             raise
         new_id = f"{str(request.id)[:150]}~{uuid4().hex[:12]}"

@@ -1,6 +1,6 @@
-"""Metrics for Prometheus (shore): arms of the bandit, live rates of the audit.
+"""Metrics for Prometheus (shore): arms of the bandit, live rates of the audit (S4.6, S6.4).
 
-A text file or HTTP (S4.6, S6.4).
+They are in a text file or over HTTP.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ from raglab.audit.log import AuditLog, Redaction
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, State, Stats, loads
 from raglab.default_learner import DefaultLearner
-from raglab.default_learner.confidence import Rule, SplitRule
+from raglab.default_learner.votes import Rule, SplitRule
 from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.live.online_bandit import Online, Setup, initial_state
 from raglab.policy_parts.arms import LIVE_ARMS

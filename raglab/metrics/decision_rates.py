@@ -1,6 +1,4 @@
-"""Rates of decisions (algebra): false refusals, hallucinations, over-asking, coverage; cost.
-
-Ranking measures (S6.2).
+"""Rates of decisions (algebra): false refusals, over-asking, cost; ranking measures (S6.2).
 
 A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets
 no target (rule S6.2).

@@ -206,6 +206,8 @@ class MixTest(NamedTuple):
             return np.asarray(np.ceil(np.round(mean_shares * n_labels, 9)))
 
         def fewest(profile: FloatArray) -> tuple[int, ...]:
+            """Fewest labels of each kind that certify where units fall on cells by `profile`."""
+
             def enough(n_labels: int) -> bool:
                 unit_table = (profile * labels(n_labels)[LABEL_OF_CELL])[None, None]
                 scaled_test = MixTest(
@@ -217,6 +219,7 @@ class MixTest(NamedTuple):
                 )
                 return bool(scaled_test.p(0, alpha)[0] <= delta)
 
+            # the first number, from 1 on, that is enough
             n_labels = bisect_left(range(_MAX_LABELS_NEEDED), 1, 1, key=enough)
             return (
                 tuple(labels(n_labels).astype(int).tolist())

@@ -1,7 +1,4 @@
-"""Off-policy estimators (algebra): IPS, SNIPS, direct, doubly robust, switch.
-
-Their intervals (S4.7).
-"""
+"""Off-policy estimators (algebra): IPS, SNIPS, direct, doubly robust, switch; intervals (S4.7)."""
 
 from __future__ import annotations
 

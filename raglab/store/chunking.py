@@ -1,4 +1,4 @@
-"""Chunking (shore): a document's blocks as chunks an encoder reads whole, cut by structure.
+"""Chunking (shore): a document's blocks as chunks an encoder reads whole, by structure (S1.8).
 
 A heading of level 1 to 3 and the end of a page begin a chunk; deeper headings are lines of the
 text. What is longer than the encoder reads is cut at the ends of blocks; a block at the ends of its

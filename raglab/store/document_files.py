@@ -1,4 +1,4 @@
-"""Files of documents (shore): each format as blocks, and blocks as chunks."""
+"""Files of documents (shore): each format as blocks, and blocks as chunks (S1.8, S1.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document reading (shore): each format as blocks, bounded in time and memory, each file once.
+"""Document reading (shore): a process that reads within time and memory; blocks kept (S1.9).
 
 Small and plain text is read at once. All else is read by one process for all documents of a
 folder. Blocks are kept by the bytes of their file in the user's own cache.

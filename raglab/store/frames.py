@@ -190,7 +190,8 @@ def trace_from_frame(
 
     Warns:
       UserWarning: gates are off, since nothing was measured for them; splits are mapped; questions
-        are repeated; labels contradict the direction of a score; or sources of cases name documents
+        are repeated; a score rises from the first hit of the questions on, as a distance does;
+        labels contradict the direction of a score; or sources of cases name documents
         by the end of their path, which are looked for among the documents of the hits alone, or
         differ from one in upper case or file extension alone.
 
@@ -217,30 +218,36 @@ def trace_from_frame(
     for note in _source_notes(trace):
         warn_user(f"{name}: {note}; write sources as the column source has them.")
     warn_of_directions(trace, (*HIT_SCORES, *trace.signals))
-    if score == UNSTATED:
-        _warn_of_distances(name, trace, (columns or {}).get("score", "score"))
     return trace
 
 
-def _warn_of_distances(frame_name: str, trace: Trace, column_name: str) -> None:
-    """Warn where a score of no stated scale, read as a cosine, looks like a distance.
+def _warn_of_distances(
+    hit_rows: _Rows, cosines: Numbers, stated_ranks: Numbers, score: Score, column_name: str
+) -> None:
+    """Warn where a column read as a cosine looks like a distance.
 
-    By its name, or by the ranks.
+    By its name where no scale is stated, and by its rise from the first hit of a cell to the later
+    ones, in the order of the ranks, of the rows without them. Rows may lie in any order, so that
+    without ranks, or with a stated scale, nine of ten cells must rise, and ten at least.
     """
-    cosines, hit_ranks = trace.hits.cosine, trace.hits.rank
-    first_cosines = np.nansum(np.where(hit_ranks == 0, cosines, np.nan), axis=-1, keepdims=True)
-    # hits of a cell that have another score than its first one, in the direction of the later rank
-    later_gains = np.where((hit_ranks > 0) & ~np.isnan(cosines), cosines - first_cosines, 0.0).sum(
-        axis=-1
+    row_order = np.argsort(stated_ranks, kind="stable")
+    row_order = row_order[~np.isnan(cosines[row_order])]
+    _, first_hits, cell_numbers, n_hits = np.unique(
+        hit_rows.cell[row_order], return_index=True, return_inverse=True, return_counts=True
     )
-    n_better, n_worse = int((later_gains > 0.0).sum()), int((later_gains < 0.0).sum())
-    if n_better <= n_worse and "dist" not in column_name.casefold():
-        return
-    warn_user(
-        f"{frame_name}: the column {cut_name(column_name)}, read as a cosine, looks like a "
-        f"distance: it rises with the rank in {n_better:,} cells; write score="
-        '"l2", "cosine", or None and a signal with "higher": "ask".'
-    )
+    hit_scores = cosines[row_order]
+    score_rises = np.bincount(cell_numbers, hit_scores) / n_hits - hit_scores[first_hits]
+    n_rising, n_falling = int((score_rises > 1e-9).sum()), int((score_rises < -1e-9).sum())
+    if score == UNSTATED and "rank" in hit_rows.hits.cells:
+        is_distance = n_rising > n_falling
+    else:
+        is_distance = n_rising >= max(MIN_ALIKE_ROWS, 9 * n_falling)
+    if is_distance or (score == UNSTATED and "dist" in column_name.casefold()):
+        warn_user(
+            f"{hit_rows.hits.table.name}: the column {cut_name(column_name)}, read as a cosine, "
+            f"looks like a distance: it rises from the first hit on in {n_rising:,} cells; write "
+            'score="l2", "cosine", or None and a signal with "higher": "ask".'
+        )
 
 
 def _source_notes(trace: Trace) -> Iterator[str]:
@@ -348,6 +355,9 @@ def frame_trace(
     _check_cells(hit_rows)
     hit_table.faults.stop()
     final_ranks = _ranks(hit_rows, measurements, score, stated_ranks)
+    if score in ("cosine", UNSTATED):
+        column_name = (columns or {}).get("score", "score")
+        _warn_of_distances(hit_rows, measurements["cosine"], stated_ranks, score, column_name)
     gates_off = _gates_off(measurements)
     sorted_hits = _hits_by_distance(hit_rows, measurements, final_ranks)
     trace = _trace(

@@ -38,7 +38,6 @@ TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet")
 FRAME_NAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 NEAR_CUTOFF = 0.8  # of difflib, from which a name is a slip of another
 _MAP_RULE = "columns must map our names to those of the table"
-_MAP_REMEDY = 'write {"query": "question"}'
 NearNames = Mapping[str, Sequence[str]]  # what others call our fields, by field
 _ID_FIELDS = ("id", "case_id")  # fields that an index without them may hold
 # What other sets call our fields. A loose name is found in tables of any other kind too.
@@ -131,7 +130,7 @@ def read_table(
     """
     column_map = {} if columns is None else columns
     if not isinstance(column_map, Mapping):
-        raise input_error(name, _MAP_RULE, _MAP_REMEDY, shown_value(columns))
+        raise input_error(name, _MAP_RULE, 'write {"query": "question"}', shown_value(columns))
     if not isinstance(source, str | Path):
         check_no_encoding(encoding, name)
         return _frame_table(source, names, column_map, name)
@@ -247,13 +246,21 @@ def place_columns(
         for field_name, column_name in column_map.items()
         if field_name not in names and field_name != column_name
     ]
-    if wrong_names := wrong_names or [
-        column_name for column_name in column_map.values() if column_name not in column_names
-    ]:
+    absent_columns = {
+        field_name: column_name
+        for field_name, column_name in column_map.items()
+        if column_name not in column_names
+    }
+    if wrong_names := wrong_names or [*absent_columns.values()]:
+        close_columns = {
+            field_name: close_names[0]
+            for field_name, column_name in absent_columns.items()
+            if (close_names := get_close_matches(str(column_name), column_names, 1))
+        }
         raise input_error(
             location,
             _MAP_RULE,
-            _MAP_REMEDY,
+            f"write {json.dumps(close_columns or {'query': 'question'}, ensure_ascii=False)}",
             f"{_shown(wrong_names)}, where the table has {_shown(column_names)}",
         )
     fields_by_column = {
@@ -312,7 +319,13 @@ def place_columns(
             for field_name in likely_fields
             if field_name in required_missing and field_name not in suggested_map
         ]
-        suggested_map.setdefault((fitting_fields or likely_fields)[0], column_name)
+        # A name that may be several fields, or a field of several names, is the caller's to choose.
+        if (suggested_fields := fitting_fields or likely_fields)[1:] and not fitting_fields:
+            continue
+        field_name = suggested_fields[0]
+        suggested_map[field_name] = " or ".join(
+            [*filter(None, [suggested_map.get(field_name)]), column_name]
+        )
     absent_fields = [
         field_name for field_name in required_missing if field_name not in suggested_map
     ]

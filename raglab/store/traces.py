@@ -242,7 +242,7 @@ class Trace(values.TraceData):
             signal_names = ", ".join(self.signals) or "those that were added, and there is none"
             message = (
                 f"signal must be one of {signal_names}, got {shown_value(name)}; built-in ones "
-                "stand in raglab.audit_signals."
+                "stand in raglab.lab.signal_table(trace)."
             )
             raise ValueError(message)
         arm_index = 0 if arm is None else self.arm(arm)

@@ -1,4 +1,4 @@
-"""Answer terms (algebra): answers compared by their words, as SQuAD compares them."""
+"""Answer terms (algebra): exact match, F1, recall of answers, as in SQuAD; content words."""
 
 from __future__ import annotations
 

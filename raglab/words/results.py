@@ -1,4 +1,4 @@
-"""Results (algebra): one description of a result becomes its text, its notebook page, its frame.
+"""Results (algebra): base of results: one summary becomes text, notebook page and frame.
 
 A class states what it shows in `_summary`; the mixin writes it. Numbers are numbers of frames until
 then.

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from raglab.default_learner.confidence import MAX_FIELD_LENGTH
+from raglab.default_learner.votes import MAX_FIELD_LENGTH
 
 KIND = "doc_type"
 # tags whose values have an order, in the order in which they are read

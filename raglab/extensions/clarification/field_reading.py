@@ -1,4 +1,4 @@
-"""Reading of fields and tables of contents (shore): public doors, pack by value, name or path."""
+"""Field reading (shore): the doors `read_field`, `read_contents`; a field of documents (S5.10)."""
 
 from __future__ import annotations
 

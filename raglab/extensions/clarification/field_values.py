@@ -159,10 +159,10 @@ def _by_label(
     role_pattern = reading.role and _bare_expression(reading.role)
     for statement in statements(chunks):
         is_role = statement.form == "role" and _has(role_pattern, plain(statement.label))
-        is_beside = is_role or _is_beside(
+        is_of_field = is_role or _is_field_alone(
             statement.label, label_pattern, in_sentence=statement.form == "sentence"
         )
-        if not is_beside or _has(reading.without, statement.text) or _is_former(statement):
+        if not is_of_field or _has(reading.without, statement.text) or _is_former(statement):
             continue
         # a value that changes over time, with a day from or until which it holds
         if statement.kind in _CHANGING_KINDS and "date" in {
@@ -183,7 +183,7 @@ def _bare_expression(expression: str) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
-def _is_beside(label: str, label_pattern: re.Pattern[str], *, in_sentence: bool) -> bool:
+def _is_field_alone(label: str, label_pattern: re.Pattern[str], *, in_sentence: bool) -> bool:
     """Whether a field's name is all that a label says, but for small words.
 
     In a sentence, what stands before the name is not of it where an article parts them.

@@ -1,4 +1,4 @@
-"""Words of questions and replies (algebra): all languages of `words.yaml` as joint expressions."""
+"""Words of questions and replies (algebra): expressions of all languages of `words.yaml`; stems."""
 
 from __future__ import annotations
 

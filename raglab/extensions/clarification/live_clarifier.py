@@ -1,4 +1,4 @@
-"""Live clarifier (shore): clarifies from an index, made when a clarifying system opens (S5)."""
+"""Live clarifier (shore): made from an index when a system that clarifies opens (S5)."""
 
 from __future__ import annotations
 

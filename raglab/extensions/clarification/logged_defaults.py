@@ -1,4 +1,4 @@
-"""Logged defaults (shore): rows of the default table, folded from audit log events (S5.3, S5.8)."""
+"""Keeper of the default table (shore): its protocol on an audit log, requests logged (S5.3)."""
 
 from __future__ import annotations
 

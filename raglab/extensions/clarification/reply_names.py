@@ -19,7 +19,7 @@ from raglab.extensions.clarification.language_words import (
     stems,
 )
 from raglab.extensions.clarification.question_parsing import topic_words
-from raglab.extensions.clarification.reply_traits import (
+from raglab.extensions.clarification.reply_comparatives import (
     by_size,
     by_time,
     own_texts,

@@ -1,4 +1,4 @@
-"""Turns (shore): a user's turn, and what a system that clarifies holds for it (S5)."""
+"""Turns (shore): what holds for one user's turn: request, log, readers, deadline (S5)."""
 
 from __future__ import annotations
 

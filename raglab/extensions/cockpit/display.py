@@ -1,4 +1,4 @@
-"""The cockpit itself (shore): the state that shows itself: widget, table or page without kernel."""
+"""The cockpit itself (shore): `cockpit`, `Cockpit`; shown as widget, table or frozen page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from raglab.decision.trace_view import answered_traces
-from raglab.extensions.cockpit.page import frozen_html, picture, static_html
+from raglab.extensions.cockpit.frozen_page import frozen_html, picture, static_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import CockpitWidget
 from raglab.lab.goals import Goal

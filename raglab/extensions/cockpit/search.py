@@ -1,4 +1,4 @@
-"""Tuning what is not locked (shore): study search and exact line search on a cockpit's cases."""
+"""Search from the cockpit (shore): thresholds that are not locked, by study and line search."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Indexes of the arms `graph` and `table` (shore): over entities and over rows (S4.1).
-
-They are what the core searches and asks.
-"""
+"""Indexes of the arms `graph` and `table` (shore): search over entities and over rows (S4.1)."""
 
 from __future__ import annotations
 

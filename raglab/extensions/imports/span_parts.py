@@ -308,6 +308,7 @@ def _fields(document_record: Any) -> dict[str, Any]:  # noqa: ANN401 - of JSON
 
 
 def _document(document_fields: Mapping[str, Any]) -> SpanDocument:
+    """Document of a span; what its fields do not say may stand in their metadata, but for text."""
     metadata = _parsed(document_fields.get("metadata") or document_fields.get("meta"))
     field_sources = (document_fields, metadata if isinstance(metadata, dict) else {})
     page_text = _first(field_sources, PAGE_KEYS)

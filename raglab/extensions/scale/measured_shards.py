@@ -86,8 +86,9 @@ def measure_shard(pair: tuple[TracePart, str], policy: PolicyData, arm: str | No
     shard, file = pair
     evidence = measured_tables(shard.loaded(), policy, arm).evidence
     arrays = evidence_arrays(evidence)
-    with replacing(Path(file)) as partial, partial.open("xb") as out:
+    with replacing(Path(file)) as unfinished_file, unfinished_file.open("xb") as out:
         np.savez(out, allow_pickle=False, **arrays)
+    # empty arrays keep the places of those that are on disk
     return joined_evidence(evidence, dict.fromkeys(arrays, np.empty(0)))
 
 

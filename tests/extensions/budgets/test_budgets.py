@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import read_only_arguments
@@ -127,6 +127,7 @@ def test_a_budget_that_does_not_bind_has_no_price():
 
 
 @given(grids(), st.integers(1, 8))
+@example((np.array([[0.0, 1.0]]), np.array([[0.0, 1.0]])), 2)
 @settings(max_examples=25, deadline=None)
 def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
     """By its own predictions no plan with this spend earns more.
@@ -402,14 +403,6 @@ def test_what_cannot_keep_a_budget_is_refused_or_switched():
     assert np.array_equal(switched.arm, normal.arm)
 
 
-@pytest.mark.parametrize("wrong", ["1", True, None, Budget(1.0, price="a")])
-def test_a_budget_of_no_number_is_refused(wrong):
-    """By the rule and the value, wherever a budget is read."""
-    for read in (start_pacer, frontier(market(0, 20)).mixture_at):
-        with pytest.raises(ValueError, match="of a budget must be a number"):
-            read(wrong)
-
-
 def test_a_learner_is_refused_a_budget_that_nothing_keeps():
     """Below what the cheapest available arm of each question costs, of the rounds played."""
     table = table_of([[0.5, 1.0]] * 4, [[1.0, 3.0], [1.0, 3.0], [2.0, 3.0], [2.0, 3.0]])
@@ -506,14 +499,6 @@ def test_what_no_policy_can_be_fitted_or_played_on_is_refused():
             fit_priced_policy(table._replace(**changes), 0.6, **more)
     with pytest.raises(ValueError, match="pacer of one play"):
         play_paced(fit_priced_policy(table, 0.6), table, pacer=start_pacer(0.6, (3,)))
-
-
-@pytest.mark.parametrize("ends", ["ab", (0.0, np.inf), (4.0, 1.0)])
-def test_a_range_of_costs_is_two_numbers(ends):
-    """An endless one would leave every reward NaN, which never arrives."""
-    frame = pd.DataFrame({"a": [0.5]})
-    with pytest.raises(ValueError, match="cost_range must be the least and the largest cost"):
-        Table.from_frame(frame, costs={"a": 0.0}, price=1.0, cost_range=ends, order="given")
 
 
 def test_no_function_writes_into_an_argument(monkeypatch):

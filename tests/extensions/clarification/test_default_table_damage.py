@@ -35,14 +35,14 @@ def ask(log, request, minute, session="ann", question="open Sesame?"):
     row = log.met(request, KEY, now=now)
     use = DefaultUse(row, "1", gate(row), "page_scope", {})
     check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit")
-    said = {
+    response = {
         "status": "ok",
         "answer": "Sesame",
         "options": [{"id": 1, "text": "Sesame"}],
         "confidence": 0.5,
     }
-    said["default_applied"] = applied_default(use)
-    log.decided(request, said, [check], {"total": 12.5}, applied=use, now=now)
+    response["default_applied"] = applied_default(use)
+    log.decided(request, response, [check], {"total": 12.5}, applied=use, now=now)
 
 
 def fill_audit(log):
@@ -99,13 +99,6 @@ def test_forgetting(tmp_path, query):
     assert explain_request("d2", log).rebuilt
     assert b"Sesame" not in (tmp_path / "audit.sqlite").read_bytes()
     log.close()
-
-
-def test_a_log_that_has_not_begun(tmp_path):
-    """Is read as an empty one, and is not there afterwards."""
-    log = audit_at(tmp_path / "a.sqlite")
-    assert (log.rows(), log.rebuild(), log.settle(now=START)) == ((), (), 0)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

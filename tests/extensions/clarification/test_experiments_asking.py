@@ -1,7 +1,4 @@
-"""What `experiments/asking.py` counts and compares, by hand and on a small set.
-
-What `split_price.py` finds.
-"""
+"""What `experiments/asking.py` counts, by hand and on a small set."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import raglab
@@ -78,51 +74,6 @@ def test_measures_by_hand(script):
     assert values["votes from replies that name nothing"] == "1/2 = 0.500"
     assert values["declined values returned"] == "0/1 = 0.000"
     assert "a week later: right" not in values  # nothing to count
-
-
-def _runs(script, better):
-    """Two runs of two sets of 60 questions; the new one asks rightly about so many more in each."""
-    runs = []
-    for more in (better, 0):
-        rows = []
-        for name in ("one", "two"):
-            for number in range(60):
-                want = "ask" if number % 2 else "answer"
-                asks = want == "ask" and number < 30 + 2 * more
-                rows.append(
-                    script.QuestionOutcome(
-                        name, "case", f"q{number}", f"q{number}", "", want, asks=asks
-                    )
-                )
-        runs.append(rows)
-    return runs[0], runs[1]
-
-
-def test_the_difference_is_paired_and_pooled(script):
-    """The sets count apart and together; the interval is that of the questions that changed."""
-    new, old = _runs(script, 6)
-    cells = {
-        tuple(line.split(" | ")[:2]): line.strip("| ").split(" | ")
-        for line in script.comparison(new, old, seed=1)
-        if line.startswith("| balanced")
-    }
-    assert [key[1] for key in cells] == ["one", "two", "pooled", "mean of the sets"]
-    pooled = cells["| balanced accuracy of asking", "pooled"]
-    assert pooled[2:5] == ["0.850", "0.750", "+0.100"]
-    low, high = (float(end) for end in pooled[5].split(" to "))
-    assert 0.0 < low < 0.1 < high
-    # 12 of 60 vague questions are gained: half of the exact standard error of a share of one fifth
-    assert high - low == pytest.approx(2 * 1.96 * 0.5 * np.sqrt(0.2 * 0.8 / 60), rel=0.15)
-    same = [line for line in script.comparison(new, new, seed=1) if line.startswith("| balanced")]
-    assert all(line.endswith("| +0.000 | +0.000 to +0.000 |") for line in same)
-    assert list(script.comparison(new, old, seed=2)) == list(script.comparison(new, old, seed=2))
-
-
-def test_runs_of_other_questions_are_not_compared(script):
-    """The message counts what is of one run alone."""
-    new, old = _runs(script, 0)
-    with pytest.raises(ValueError, match="got 3 of one alone"):
-        script.check_same(new[3:], old)
 
 
 def test_a_set_of_tables_end_to_end(script, tmp_path, monkeypatch):

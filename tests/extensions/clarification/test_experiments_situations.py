@@ -1,4 +1,4 @@
-"""What `experiments/situations.py` counts, by hand and on two bundled situations, end to end."""
+"""What `experiments/situations.py` counts, by hand."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 
 import raglab
-from live_worlds import SMALL, PairEncoder, WordEncoder
-from raglab.live import retriever
 from raglab.live.response import Response, ResponseFields, ResponseRecord
-from raglab.values import Corpus, Status
+from raglab.values import Status
 
 ROOT = Path(raglab.__file__).parents[1]
-BROKER = ROOT / "datasets" / "broker"
-POLICY = {"pack": str(BROKER / "pack"), "l2": {"enabled": False}, "similarity": {"enabled": False}}
 
 
 @pytest.fixture(scope="module")
@@ -85,39 +81,3 @@ def test_words_that_all_options_share_tell_no_reading(script):
     assert not script.offers(
         asking("the excess for storm", "the excess for fire"), "excess for flood"
     )
-
-
-def test_two_situations_run_end_to_end(script, tmp_path, monkeypatch):
-    """Cases 1 and 2 in French and English, and case 12, each on a log of its own.
-
-    The table counts both.
-    """
-    words = WordEncoder()
-    monkeypatch.setattr(retriever, "load_encoder", lambda _, **__: words)
-    monkeypatch.setattr(retriever, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(retriever, "identifier_of", lambda name: "words" if name is None else name)
-    monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))
-    wanted = {"case1-insurer-fr", "case12-insurer-en"}
-    situations = [
-        one for one in script.read_situations(BROKER / "situations.jsonl") if one.id in wanted
-    ]
-    files = {
-        name for one in situations for need in (one.first, one.again) for name in need.documents
-    }
-    chunks = tuple(one for one in raglab.load_corpus(BROKER).chunks if one.file_name in files)
-    corpus = Corpus("some", chunks)
-    desk = script.open_desk(corpus, raglab.Policy.from_mapping(POLICY), tmp_path)
-    outcomes = [desk.meet(one, script.pages_of(corpus)) for one in situations]
-    assert [(one.situation.id, *script.causes(one)) for one in outcomes] == [
-        (name,) for name in sorted(wanted)
-    ]
-    assert all(all(one.marks.values()) for one in outcomes)
-    assert [line for line in script.table(outcomes) if line.startswith("| all | 2/2 [0.16, 1.00]")]
-    assert any("proposes toc" in line for line in script.listing(outcomes[1]))
-
-
-def _with_small_settings(build):
-    def small(corpus, folder, **more):
-        return str(build(corpus, folder, arms=("hybrid",), cache=None, **SMALL, **more))
-
-    return small

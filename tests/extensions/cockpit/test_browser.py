@@ -61,8 +61,8 @@ print("kernel has", cockpit.policy.policy_id)
 @pytest.fixture(scope="module")
 def opened():
     """One browser for all tests."""
-    with browser() as found:
-        yield found
+    with browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +93,19 @@ def page(opened, place, tmp_path_factory):
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )
     with jupyter_lab(place, tmp_path_factory.mktemp("settings")) as address:
-        found = opened.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+        notebook_page = opened.new_context(viewport={"width": 1280, "height": 1000}).new_page()
         errors: list[str] = []
-        found.on("pageerror", lambda error: errors.append(str(error)))
-        asked = only_this_machine(found)
-        run_all(found, address.format("cockpit.ipynb"))
-        found.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
-        found.wait_for_selector(".jp-OutputArea-output >> text=kernel has", timeout=SECONDS * 1e3)
-        yield found
+        notebook_page.on("pageerror", lambda error: errors.append(str(error)))
+        addresses = only_this_machine(notebook_page)
+        run_all(notebook_page, address.format("cockpit.ipynb"))
+        notebook_page.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
+        notebook_page.wait_for_selector(
+            ".jp-OutputArea-output >> text=kernel has", timeout=SECONDS * 1e3
+        )
+        yield notebook_page
         assert errors == []
-        assert [one for one in asked if "raglab" in one] == []
-        found.close()
+        assert [requested for requested in addresses if "raglab" in requested] == []
+        notebook_page.close()
 
 
 @pytest.fixture
@@ -155,8 +157,8 @@ class TestCockpit:
         row.click()
         # flips come behind the gates
         fresh.wait_for_selector(".raglab-cockpit .case:not([hidden]) >> text=set it")
-        told = cockpit_of(fresh).locator(".case").inner_text()
-        assert "similarity" in told
+        case_text = cockpit_of(fresh).locator(".case").inner_text()
+        assert "similarity" in case_text
         fresh.keyboard.press("Escape")
         show_pane(fresh, "numbers")
 
@@ -221,33 +223,6 @@ class TestLayout:
             cockpit_of(window).evaluate("(one) => one.scrollIntoView()")
             assert is_within(window, threshold, ".left")
             assert is_within(window, ".headline", ".centre")
-
-    def test_targets_have_their_numbers(self, window):
-        """What was asked and what is attained stand in one line, while dragging too."""
-        lines = cockpit_of(window).locator(".target-line")
-        stated = {"false_refusal_rate": "target ≤ 40 %", "coverage": "target ≥ 50 %"}
-        before = lines.all_inner_texts()
-        slide(window, PATH, 0.95)
-        window.wait_for_function(
-            "(was) => document.querySelector('.target-line').innerText !== was", arg=before[0]
-        )
-        for (rate, start), text in zip(stated.items(), lines.all_inner_texts(), strict=True):
-            attained = cockpit_of(window).locator(f"[data-rate={rate}] .value").inner_text()
-            assert text.startswith(f"{start}, attained {attained}: ")
-        window.mouse.up()
-        window.wait_for_selector(".raglab-cockpit:not(.previewed) .verdict >> text=not met")
-
-    def test_cases_are_marked_in_words_too(self, window):
-        """A mark of its own for correct and for wrong, with the word in the line below."""
-        slide(window, PATH, 0.6)
-        window.mouse.up()
-        window.wait_for_selector(".raglab-cockpit:not(.previewed)")
-        window.wait_for_timeout(500)
-        show_pane(window, "cases")
-        rows = cockpit_of(window).locator(".rows > *")
-        marks = rows.locator(".correct").all_text_contents()
-        words = [text.partition(" ")[0] for text in rows.locator(".change").all_text_contents()]
-        assert set(zip(marks, words, strict=True)) == {("✓", "correct"), ("✕", "wrong")}
 
 
 class TestFrozen:

@@ -76,8 +76,8 @@ class TestGraph:
             entities=("Ann Lee",),
             tags={"product": "Premier Home", "version": "25"},
         )
-        other = [_chunk(1, PARTIES), _chunk(2, "See NM-FG-4417."), _chunk(3, "No hail.")]
-        entities = entity_graph([stated, *other]).entities
+        others = [_chunk(1, PARTIES), _chunk(2, "See NM-FG-4417."), _chunk(3, "No hail.")]
+        entities = entity_graph([stated, *others]).entities
         assert {
             "ann lee",
             "premier home",
@@ -162,19 +162,19 @@ class TestWalk:
         others = np.array([1.0]), np.array([2])
         for query in ("how do I bake bread", "", "???"):
             assert seeds(graph, query) == {}
-            for found in (graph.search(query, 3), graph.search(query, 3, seeds=others)):
-                assert (found[1] == -1).all()
-                assert np.isnan(found[0]).all()
+            for result in (graph.search(query, 3), graph.search(query, 3, seeds=others)):
+                assert (result[1] == -1).all()
+                assert np.isnan(result[0]).all()
 
     def test_the_walk_stays_inside_the_scope(self, graph):
         """Only named chunks are found, and what lies outside of them carries no weight."""
         query = "storm excess of the client who owes Cotswold Building Society"
-        for asked, scope, ids in (
+        for question, scope, ids in (
             (query, [1, 3], [-1, -1, -1]),
             ("Ann Lee", [1, 4, 1], [1, -1, -1]),
             ("Ann Lee", [], [-1, -1, -1]),
         ):
-            assert graph.search(asked, 3, np.array(scope, np.int64))[1].tolist() == ids
+            assert graph.search(question, 3, np.array(scope, np.int64))[1].tolist() == ids
         whole = graph.search(query, 3, np.arange(5))
         for ours, theirs in zip(graph.search(query, 3), whole, strict=True):
             assert np.array_equal(ours, theirs, equal_nan=True)
@@ -198,12 +198,6 @@ class TestWalk:
         for ours, theirs in zip(graph.search("Ann Lee", 2, scope), seeded, strict=True):
             assert np.array_equal(ours, theirs)
 
-    def test_hits_do_not_hang_on_their_number(self, graph):
-        """The first of many are those of few."""
-        for query in ("Ann Lee", "bread", "NM-FG-4417 excess", "loss payee"):
-            for few, many in zip(graph.search(query, 2), graph.search(query, 4), strict=True):
-                assert np.array_equal(few, many[:2], equal_nan=True)
-
     def test_scores_are_shares_of_time(self, broker):
         """They descend, ties by position, and sum to less than 1."""
         for query in (
@@ -211,18 +205,10 @@ class TestWalk:
             "Quelle franchise chez Roussel ?",
         ):
             scores, ids = broker[1].search(query, 420)
-            found = ids >= 0
-            assert 0.0 < scores[found].sum() < 1.0
-            steps = np.diff(scores[found])
-            assert ((steps < 0) | ((steps == 0) & (np.diff(ids[found]) > 0))).all()
-
-    def test_finds_the_second_hop_in_the_bundled_corpus(self, broker):
-        """The bank's borrower is on page 1 with the loan's number, the insured on later pages."""
-        chunks, graph = broker
-        weights = seeds(graph, "Quelle franchise pour le prêt n° 88-41720 ?")
-        assert max(weights, key=weights.__getitem__) == "88 41720"
-        found = graph.search("Which limits has the borrower of loan 88-41720?", 10)[1]
-        assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
+            is_hit = ids >= 0
+            assert 0.0 < scores[is_hit].sum() < 1.0
+            steps = np.diff(scores[is_hit])
+            assert ((steps < 0) | ((steps == 0) & (np.diff(ids[is_hit]) > 0))).all()
 
     def test_the_same_in_every_process(self, broker):
         """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""
@@ -234,7 +220,8 @@ class TestWalk:
             "print([one.tobytes().hex() for one in graph.search(sys.argv[2], 20)])"
         )
         ours = [
-            one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search(query, 20)
+            column.tobytes().hex()
+            for column in pickle.loads(pickle.dumps(broker[1])).search(query, 20)
         ]
         out = subprocess.run(
             [sys.executable, "-c", code, str(BROKER), query],

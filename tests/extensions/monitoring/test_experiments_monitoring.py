@@ -1,10 +1,9 @@
-"""Streams, statements and fixed samples of `experiments/monitoring.py`."""
+"""Streams and statements of `experiments/monitoring.py`."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 
 import raglab
 from raglab.extensions.monitoring.betting import bet, log_bar, opening_wealth
-from raglab.metrics import binomial_p
 
 FOLDER = Path(raglab.__file__).parents[1] / "experiments"
 NULLS = ("at the bound", "0.5 alpha", "blocks of 0.5 and 1.5 alpha", "by the past")
@@ -68,36 +66,6 @@ def test_the_promise_holds_at_every_row(script, setting):
     if setting == "blocks of 0.5 and 1.5 alpha":
         assert excess[:, ::20] == pytest.approx(0.0)
         assert excess.min() == pytest.approx(-0.5)
-
-
-def test_weighted_rows_have_the_mean_of_the_requests(script):
-    """Both levels, at the bound.
-
-    Steps have mean 0 to within four standard errors, plain errors do not.
-    """
-    streams = drawn(script, "at the bound", "two levels", (100, 2000))
-    steps = streams.steps[streams.kinds]
-    assert set(np.unique(streams.kinds)) == {0, 1, 2, 3}
-    assert abs(steps.mean()) < 4.0 * steps.std() / sqrt(steps.size)
-    assert (streams.kinds % 2).mean() > 0.13
-
-
-@pytest.mark.parametrize(("alpha", "rival"), [(0.1, 0.2), (0.1, 0.05), (0.02, 0.04)])
-def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(script, alpha, rival):
-    """By the exact binomial test at delta / 2, counted from its own side."""
-
-    def power(n):
-        k = np.arange(n + 1)
-        if rival < alpha:  # few errors reject
-            least = k[binomial_p(k, n, alpha) <= 0.05]
-            return float(binomial_p(least.max(), n, rival)) if len(least) else 0.0
-        # as many errors or more
-        most = k[1.0 - np.append(0.0, binomial_p(k[:-1], n, alpha)) <= 0.05]
-        return 1.0 - float(binomial_p(most.min() - 1, n, rival)) if len(most) else 0.0
-
-    size = int(script.fixed_sizes(alpha, rival).split("; ")[0].replace(",", ""))
-    assert power(size) >= 0.8
-    assert all(power(n) < 0.8 for n in range(1, size))
 
 
 def test_the_same_seed_prints_the_same_tables(script, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""What `experiments/bench_index.py` and `experiments/cluster.py` say of what they measured."""
+"""What `experiments/bench_index.py` says of what it measured."""
 
 from __future__ import annotations
 
@@ -29,32 +29,8 @@ def test_an_index_is_built_and_asked(script, tmp_path):
     bench = script("bench_index")
     assert bench.run_step("build", 120, tmp_path)["disk_mb"] > 0.0
     assert bench.run_step("ask", 120, tmp_path)["recall"] > 0.9
-    asked = bench.random_units(-1, 3)
-    near = asked @ bench.random_units(0, 120).T
-    assert [set(row) for row in bench.exact(asked, 120).tolist()] == [
+    queries = bench.random_units(-1, 3)
+    near = queries @ bench.random_units(0, 120).T
+    assert [set(row) for row in bench.exact(queries, 120).tolist()] == [
         set(np.argsort(-row)[: bench.K].tolist()) for row in near
     ]
-
-
-@pytest.mark.parametrize(("hashes", "code"), [(("a", "a"), None), (("a", "b"), 1)])
-def test_other_bytes_end_with_an_exit_code(
-    script,
-    hashes,
-    code,
-    monkeypatch,
-    capsys,
-):
-    """1, so that whatever runs it stops."""
-    pytest.importorskip("distributed")
-    cluster, told = script("cluster"), iter(hashes)
-    monkeypatch.setattr(cluster, "build_and_sweep", lambda *_: (next(told), "swept"))
-    monkeypatch.setattr(sys, "argv", ["cluster.py", "--kinds", "threads:2"])
-    if code is None:
-        cluster.main()
-    else:
-        with pytest.raises(SystemExit) as ended:
-            cluster.main()
-        assert ended.value.code == code
-    assert capsys.readouterr().out.endswith(
-        "the same bytes\n" if code is None else "NOT THE SAME BYTES\n"
-    )

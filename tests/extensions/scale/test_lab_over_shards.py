@@ -18,7 +18,6 @@ from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
 from parts import Parts, alike, in_parts, same
-from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.displays.boundary import decision_boundary
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.bandit_study import tune_bandit
@@ -52,7 +51,7 @@ from raglab.lab.untuned_policies import always_answer, manual_loop
 from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
-from raglab.replay import decide, each_shard, trace_codes
+from raglab.replay import decide, trace_codes
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
@@ -116,39 +115,19 @@ def both(trace, size, of, but=()):
     return whole
 
 
-def test_each_shard_in_order_and_a_trace_in_memory_itself():
-    """By head: seven cases in shards of three are 3, 3 and 1; a trace in memory is one."""
-    trace = stored(random_trace(0, n_cases=7))
-    assert list(each_shard(len, in_parts(trace, 3), what="count")) == [3, 3, 1]
-    assert list(each_shard(len, trace, what="count")) == [7]
-    assert decide(in_parts(trace, 3), policies_of(0)[0]).sizes == (3, 3, 1)
-
-
 @WORLDS
 class TestPolicies:
     """Policies beside each other."""
 
-    def test_cells_of_every_case(self, seed, size):
-        """Of many policies at once, and of each alone; two threads too."""
-        trace, policies = (
-            stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)),
-            policies_of(seed),
-        )
-        parts, whole = in_parts(trace, size), trace_codes(trace, policies)
-        assert np.array_equal(trace_codes(parts, policies), whole)
-        with parallel_workers("threads", 2):
-            assert np.array_equal(trace_codes(parts, policies), whole)
-        for policy, row in zip(policies, whole, strict=True):
-            assert np.array_equal(trace_codes(parts, [policy]), [row])
-            assert np.array_equal(decide(trace, policy).cells, CELL_OF_CODE[row])
-
     def test_comparisons(self, seed, size):
-        """Paired tests and contests."""
+        """Paired tests, contests, and the code of every case."""
         trace, (first, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
         named = {"tuned": first, "defaults": two, "free": first}
         roles = {"defaults": "incumbent", "free": "free policy"}
         both(trace, size, lambda here: compare(here, first, two))
         both(trace, size, lambda here: contests(here, named, roles))
+        codes = (trace_codes(here, [first, two]) for here in (trace, in_parts(trace, size)))
+        np.testing.assert_array_equal(*codes)
 
 
 @WORLDS
@@ -257,12 +236,6 @@ class TestSignals:
             parts = Parts((replace(first, latency=latency), *more))
             assert audit_signals(parts, Policy.load(), repeats=0).table["ms"].isna().all()
 
-    def test_audit_without_hits_or_a_split(self, size):
-        """Nothing measured anywhere; labels of three kinds."""
-        trace = stored(random_trace(1, n_cases=30))
-        for whole in (trace, without_hits(trace)):
-            both(whole, size, partial(audit_signals, repeats=0))
-
     def test_a_fitted_decision(self, size, tmp_path):
         """The same policy from a shard folder, to the last digit and the questions it remembers."""
         parts = save_shards([scored()], tmp_path / "shards", shard=size)
@@ -309,12 +282,6 @@ class TestAnswerSignals:
             both(
                 trace, size, lambda here, depth=depth: decision_boundary(here, policy, depth=depth)
             )
-
-    def test_reasons(self, seed, size):
-        """Of every case."""
-        trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
-        decisions, two = (decide(here, policy) for here in (trace, in_parts(trace, size)))
-        assert two.reasons(range(7)) == {row: decisions.reason(row) for row in range(7)}
 
 
 class TestFittedGates:

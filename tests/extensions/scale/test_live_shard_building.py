@@ -139,8 +139,8 @@ def test_a_worker_that_was_left_over_refuses(tmp_path, monkeypatch, *, ends):
         with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
             if not ends:
                 patch.setattr(shard_building, "replace_shards", killed)
-            other: dict[str, Any] = {} if ends else {"fetch_k": 6, "rerank_k": 4}
-            build_shards(corpus, cases[4:8] if ends else cases[:4], tmp_path, **OPTIONS, **other)
+            settings: dict[str, Any] = {} if ends else {"fetch_k": 6, "rerank_k": 4}
+            build_shards(corpus, cases[4:8] if ends else cases[:4], tmp_path, **OPTIONS, **settings)
         stood.update({path.name: path.read_bytes() for path in tmp_path.glob("v1-*.parquet")})
         yield
 
@@ -178,20 +178,6 @@ def test_a_folder_of_others_is_never_deleted(tmp_path):
     (tmp_path / WORK_FOLDER / WORK_MARK).touch()
     build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
     assert not (tmp_path / WORK_FOLDER).exists()
-
-
-@pytest.mark.usefixtures("encoder")
-def test_a_build_takes_away_what_killed_writes_left(tmp_path):
-    """Shards of the version that stands, which its manifest does not name, and their batches."""
-    corpus, cases = inputs()
-    build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
-    (tmp_path / "v1-00007.parquet").touch()
-    (tmp_path / "v1-00008.parquet.0123456789abcdef.parts").mkdir()
-    build_shards(corpus, cases[2:4], tmp_path, **OPTIONS)
-    assert sorted(path.name for path in tmp_path.glob("v*")) == [
-        "v2-00000.parquet",
-        "v2-00000.parquet.latency",
-    ]
 
 
 @pytest.mark.usefixtures("encoder")
@@ -271,7 +257,7 @@ class TestShards:
         sharded = build_shards(
             CORPUS, CASES, tmp_path / "t", shard=3, cache=cache, batch_size=2, **SMALL
         )
-        assert ([len(one) for one in sharded.shards()], sharded.version) == ([3, 3, 1], 1)
+        assert ([len(part) for part in sharded.shards()], sharded.version) == ([3, 3, 1], 1)
         for number, start in enumerate((0, 3, 6)):
             whole = tmp_path / f"{number}.parquet"
             made(CASES[start : start + 3], out=whole)
@@ -288,22 +274,22 @@ class TestShards:
 
         The first is not asked again, and the bytes are the same.
         """
-        asked: list[str] = []
+        queries: list[str] = []
         batch = trace_building._batch
 
-        def counted(*given):
-            asked.extend(given[2])
-            if len(asked) == 5 and stopped:
+        def counted(*values):
+            queries.extend(values[2])
+            if len(queries) == 5 and stopped:
                 stopped.clear()
                 raise KeyboardInterrupt
-            return batch(*given)
+            return batch(*values)
 
         monkeypatch.setattr(trace_building, "_batch", counted)
         options: dict[str, Any] = {"shard": 3, "batch_size": 1, "cache": None, **SMALL}
         stopped: list[bool] = []
         build_shards(CORPUS, CASES, tmp_path / "whole", **options)
         expected = written(tmp_path / "whole")
-        asked.clear()
+        queries.clear()
         stopped.append(True)
         with pytest.raises(KeyboardInterrupt):
             build_shards(CORPUS, CASES, tmp_path / "t", **options)
@@ -311,8 +297,8 @@ class TestShards:
         assert not (tmp_path / "t" / "manifest.json").exists()
         assert len(build_shards(CORPUS, CASES, tmp_path / "t", **options)) == 7
         assert written(tmp_path / "t") == expected
-        assert asked == [case.query for case in (*CASES[:5], *CASES[4:])]
+        assert queries == [case.query for case in (*CASES[:5], *CASES[4:])]
         encoder.seen.clear()
         # A trace that is opened asks and encodes nothing.
         assert build_shards(CORPUS, CASES, tmp_path / "t", **options).version == 1
-        assert (encoder.seen, len(asked)) == ([], 8)
+        assert (encoder.seen, len(queries)) == ([], 8)

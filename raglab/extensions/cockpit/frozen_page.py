@@ -1,4 +1,4 @@
-"""The cockpit on paper (shore): HTML file without a kernel, PNG, static table of a notebook."""
+"""Frozen cockpit (shore): an HTML file without a kernel, a PNG, the static table of a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Votes (algebra): one signal added, counts per value, and confidence by vote_share or posterior.
+"""Votes (algebra): a default row and its request; votes per value, their confidence (S5.2, S5.4).
 
 Axis `V` is the candidate values in the order in which they were first voted on; `[...]` is any
 batch of rows. Votes are sums of halves, so that they are exact and their order changes no bit.

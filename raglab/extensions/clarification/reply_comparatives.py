@@ -1,4 +1,4 @@
-"""Traits in replies (algebra): which reading is the newer or the older, the lower or the higher."""
+"""Comparatives in replies (algebra): the newer or older reading, the lower or higher one (S5.4)."""
 
 from __future__ import annotations
 
