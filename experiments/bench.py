@@ -46,7 +46,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = ("ask", "audit", "bandit", "calibration", "reading", "replay", "study")
+PROGRAMS = ("ask", "audit", "bandit", "calibration", "replay", "study")
 TURNS = 3  # of each tree
 THIS, LAST = "this version", "the last version"
 LEAST_RATIO = 0.95  # below it a row is flagged

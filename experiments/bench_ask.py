@@ -1,13 +1,11 @@
 """Costs on the bundled documents: a live question, part by part, and building index and trace.
 
 Every question of split `report` is asked twice, without caches; parts are by the stages that a
-response tells, in processor time. The same questions are then asked of the index mounted for
-reading alone, as a ratio within one run, where something can be mounted; see `bench.py`.
+response tells, in processor time; see `bench.py`.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from bench import BESIDE, ROOT, Options, Row, Rows
+from bench import ROOT, Options, Row, Rows
 
 import raglab
 
@@ -117,7 +115,7 @@ def milliseconds(system: raglab.System, cases: Sequence[raglab.Case]) -> dict[st
 
 
 def asked_live(options: Options) -> Rows:
-    """A question and its parts, at published thresholds and with two gates off, refining less."""
+    """A question and its parts, at the thresholds of the set's policy."""
     folder, cases = index(options), questions(options)
     start = time.process_time()
     system = raglab.System.open(folder, policy=BROKER / "policy.yaml", cache=False)
@@ -137,65 +135,6 @@ def asked_live(options: Options) -> Rows:
         float(np.median(gates / ms["retrievals"])),
         "ms",
     )
-    free = system.replace(system.policy.replace("similarity.enabled", False, "l2.enabled", False))
-    yield Row(
-        "question without l2 and similarity, P50",
-        float(np.median(milliseconds(free, cases)["question"])),
-        "ms",
-    )
-    cached = raglab.System.open(folder, policy=BROKER / "policy.yaml")
-    yield Row(
-        "question from the cache, P50",
-        float(np.median(milliseconds(cached, cases)["question"])),
-        "ms",
-    )
 
 
-@contextmanager
-def read_only(folder: Path) -> Iterator[Path | None]:
-    """The same folder mounted for reading alone; None where it cannot be."""
-    place = folder.with_name(f"{folder.name}-read-only")
-    place.mkdir(exist_ok=True)
-    bound = subprocess.run(
-        ["/bin/mount", "--bind", str(folder), str(place)], capture_output=True, check=False
-    )
-    if bound.returncode:
-        place.rmdir()
-        yield None
-        return
-    try:
-        subprocess.run(
-            ["/bin/mount", "-o", "remount,ro,bind", str(place)], capture_output=True, check=True
-        )
-        yield place
-    finally:
-        subprocess.run(["/bin/umount", "-l", str(place)], capture_output=True, check=False)
-        place.rmdir()
-
-
-def asked_read_only(options: Options) -> Rows:
-    """How many times faster a read-only index, which logs nothing, answers than one that logs.
-
-    The two are asked in turns.
-    """
-    if not options.peers:
-        return
-    cases = questions(options)
-    with read_only(index(options)) as place:
-        if place is None:
-            return
-        pair = [
-            raglab.System.open(folder, policy=BROKER / "policy.yaml", cache=False)
-            for folder in (options.folder / "index", place)
-        ]
-        ms: list[list[float]] = [[], []]
-        for case in (cases[0], *cases):
-            for system, spent in zip(pair, ms, strict=True):
-                start = time.process_time()
-                raglab.ask(case.query, system=system, documents=case.selected_sources)
-                spent.append(time.process_time() - start)
-        logs, reads = (float(np.median(spent[1:])) for spent in ms)
-        yield Row("read-only index: times faster than one that logs", logs / reads, BESIDE)
-
-
-BENCHES = (built, asked_live, asked_read_only)
+BENCHES = (built, asked_live)

@@ -20,7 +20,7 @@ import pandas as pd
 from bench import BESIDE, Options, Row, Rows, module, seconds
 
 from raglab.bandit import Bandit, Bernoulli, Table
-from raglab.off_policy import estimate, lower_bound
+from raglab.off_policy import estimate
 
 MEANS = (0.7, 0.6, 0.5, 0.4)
 FEATURES = 8
@@ -68,21 +68,6 @@ def simulated(options: Options) -> Rows:
             yield Row(f"{policy}, {name}", rates[policy] / 1e6, "M rounds/s")
     if options.peers:
         yield from beside_peers(rates, 50 if options.quick else PEER_ROUNDS)
-
-
-def compared(options: Options) -> Rows:
-    """Three learners beside the baselines with all intervals, few replications and many."""
-    study = module("bandit_study", "lab")
-    met, learners = world("lin_ucb"), {policy: Bandit(algorithm=policy) for policy in POLICIES}
-    plans = study.baselines(met)
-    for replications in (20, 200):
-        rounds = 50 if options.quick else 1_000
-        play = partial(
-            study.compare_learners, met, learners, plans, rounds=rounds, replications=replications
-        )
-        yield Row(
-            f"compare three learners, {replications} replications", 1e3 * seconds(play, 5), "ms"
-        )
 
 
 def beside_peers(rates: dict[str, float], rounds: int) -> Rows:
@@ -198,27 +183,17 @@ def million(n: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def evaluated(options: Options) -> Rows:
-    """Off-policy estimates of a long log: delta method, sessions, a fitted model, the bootstrap.
+    """Off-policy estimates of a long log: delta method and bootstrap.
 
     Memory beside them.
     """
     n = 2_000 if options.quick else 1_000_000
     log, target = million(n)
-    bare, session, pair = (
-        log[["action", "reward", "propensity"]],
-        np.arange(n) // 5,
-        ("snips", "dr"),
-    )
+    pair = ("snips", "dr")
     bootstrap = partial(estimate, log, target, pair, interval="bootstrap", n_boot=200)
     runs: dict[str, tuple[Callable[[], object], int]] = {
         "SNIPS + DR, delta method": (lambda: estimate(log, target, pair), 7),
-        "the same, the model fitted to the log": (lambda: estimate(bare, target, pair), 7),
-        "the same by session, five rounds each": (
-            lambda: estimate(log, target, pair, session=session),
-            7,
-        ),
         "all seven estimators, delta method": (lambda: estimate(log, target), 3),
-        "lower bound, clip chosen": (lambda: lower_bound(log, target), 7),
         "SNIPS + DR, 200 bootstrap draws": (bootstrap, 1),
     }
     for name, (run, repeats) in runs.items():
@@ -230,4 +205,4 @@ def evaluated(options: Options) -> Rows:
         tracemalloc.stop()
 
 
-BENCHES = (simulated, compared, evaluated)
+BENCHES = (simulated, evaluated)

@@ -263,7 +263,7 @@ def certificates(options: Options) -> Rows:
         options, "certificate against MAPIE, scaled", partial(mapie_pairs, some), taken, FEW
     )
     for name, y, p in every:
-        taken = seconds(partial(certify, p, y, alpha=0.1), 9)
+        taken = seconds(partial(certify, y, p, alpha=0.1), 9)
         yield Row(f"certify one gate, {name}", 1e3 * taken, "ms")
         yield from peer(
             options,

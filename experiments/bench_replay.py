@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from bench import Clock, Options, Row, Rows, module, seconds
+from bench import Options, Row, Rows, module, seconds
 from synthetic import (
     FULL,
     PATTERNS,
@@ -48,40 +48,21 @@ def trace_and_policies(options: Options) -> tuple[Trace, list[Policy]]:
     return synthetic_trace(sizes), random_policies(sizes.policies)
 
 
-def sweep_rate(
-    trace: Trace, policies: Sequence[Policy], engine: str, clock: Clock = time.process_time
-) -> float:
+def sweep_rate(trace: Trace, policies: Sequence[Policy], engine: str) -> float:
     """Million decisions a second of a sweep whose cases are measured already."""
     ready = measured(trace)
-    taken = seconds(lambda: raglab.sweep(ready, policies, level=None, engine=engine), 3, clock)
+    taken = seconds(lambda: raglab.sweep(ready, policies, level=None, engine=engine), 3)
     return len(trace) * len(policies) / taken / 1e6
 
 
 def swept(options: Options) -> Rows:
-    """Sweeps, measuring included and not.
-
-    Of a quarter of cases and policies, which shows whether time is linear.
-    """
+    """Sweeps, measuring included and not."""
     trace, policies = trace_and_policies(options)
     start = time.process_time()
     raglab.decide(trace, policies[0])
     yield Row("measure all cases and decide once", time.process_time() - start, "s")
-    fewer, some = trace.subset(range(len(trace) // 4)), policies[: len(policies) // 4]
     for engine, name in ENGINES.items():
         yield Row(f"sweep, {name}", sweep_rate(trace, policies, engine), "M decisions/s")
-        yield Row(
-            f"sweep, {name}, a quarter of the cases",
-            sweep_rate(fewer, policies, engine),
-            "M decisions/s",
-        )
-        yield Row(
-            f"sweep, {name}, a quarter of the policies",
-            sweep_rate(trace, some, engine),
-            "M decisions/s",
-        )
-    with raglab.lab.parallel_workers("threads", n=2):
-        rate = sweep_rate(trace, policies, "numba", time.perf_counter)
-    yield Row("sweep, compiled, two threads, wall", rate, "M decisions/s")
     yield Row("peak memory of the process after sweeps", peak_megabytes(), "MB")
 
 

@@ -12,7 +12,7 @@ from bench import Options, Row, Rows
 from synthetic import FULL, PATTERNS, QUICK, synthetic_trace
 
 import raglab
-from raglab import Policy, Trace
+from raglab import Policy
 
 CASES, TRIALS = 400, 1_500
 
@@ -42,28 +42,4 @@ def searched(options: Options) -> Rows:
         yield Row("tracking it in MLflow, in an empty folder", time.process_time() - start, "s")
 
 
-def certified(options: Options) -> Rows:
-    """A decision by expected cost fitted on half of the cases, and its family's certified best.
-
-    The best is certified on the other cases.
-    """
-    source = synthetic_trace(QUICK if options.quick else FULL._replace(cases=2_000))
-    cases = tuple(
-        case._replace(split=("tune", "certify")[row // 5 % 2])
-        for row, case in enumerate(source.cases)
-    )
-    trace = Trace(cases, source.chunks, source.arms, source.hits, meta=source.meta)
-    policy = Policy.from_mapping({"patterns": PATTERNS})
-    start = time.process_time()
-    fitted = raglab.fit_decision(trace, policy)
-    yield Row(
-        f"fit a decision by expected cost, {len(trace):,} cases", time.process_time() - start, "s"
-    )
-    start = time.process_time()
-    raglab.certify_best(
-        trace, fitted, targets={"hallucination_rate": 0.75, "false_refusal_rate": 0.6}
-    )
-    yield Row("certify the best of its family", time.process_time() - start, "s")
-
-
-BENCHES = (searched, certified)
+BENCHES = (searched,)

@@ -2,9 +2,10 @@
 
     .venv/bin/python -m experiments.cascade_levels [--repetitions 5000]
 
-Four populations: the margin or the share is missed exactly, on questions drawn alike or with two
-inclusion probabilities. The other claim holds, so that a false promise is one of the claim that
-fails. The proof is in the docstrings of `raglab.extensions.budgets.cascade_tests`.
+Six populations: the margin or the share is missed exactly, on questions drawn alike, drawn with two
+inclusion probabilities, or decided by chance. The other claim holds, so that a false promise is one
+of the claim that fails. The proof is in the docstrings of
+`raglab.extensions.budgets.cascade_tests`.
 """
 
 from __future__ import annotations
@@ -19,52 +20,56 @@ from numpy.typing import NDArray
 from raglab.bandit import Table, certify_cascade
 
 SIZE, MARGIN, MAX_SHARE, DELTA = 200, 0.05, 0.3, 0.1
+KINDS = ALIKE, WEIGHTED, CHANCES = ("alike", "two weights", "chances")  # of questions
 RARE = 1.0 / 3.0  # inclusion probability of half of the weighted questions; of the others 1
 
 
-def false_promises(missed: str, *, is_weighted: bool, repetitions: int, seed: int) -> int:
+def false_promises(missed: str, kind: str, *, repetitions: int, seed: int) -> int:
     """Certificates among so many repetitions, all of them false.
 
     Args:
       missed: `margin` or `share`, the claim that is just wrong.
-      is_weighted: whether half of the questions are drawn with probability 1/3 of the others'.
+      kind: one of `KINDS`: of questions that are drawn alike, of which half are drawn with
+        probability 1/3 of the others', or of which some call the dear arm with chance 1/2.
       repetitions: tables of 200 questions.
       seed: of the draws.
     """
     rng = np.random.default_rng(seed)
     loss, gain, call = (0.08, 0.03, 0.15) if missed == "margin" else (0.02, 0.02, MAX_SHARE)
-    shape = (repetitions, SIZE)
-    is_rare = (rng.random(shape) < RARE / (1.0 + RARE)) & is_weighted
+    shape, chance = (repetitions, SIZE), 0.5 if kind == CHANCES else 1.0
+    is_rare = (rng.random(shape) < RARE / (1.0 + RARE)) & (kind == WEIGHTED)
     # both halves of the population together have the rates above
-    tilt = np.where(is_rare, 1.5, 0.5) if is_weighted else np.ones(shape)
-    calls = rng.random(shape) < call * tilt
-    place, share = rng.random(shape), 1.0 - call * tilt
-    is_loss = ~calls & (place < loss * tilt / share)
-    is_gain = ~calls & (place > 1.0 - gain * tilt / share)
+    tilt = np.where(is_rare, 1.5, 0.5) if kind == WEIGHTED else np.ones(shape)
+    calls = chance * (rng.random(shape) < call * tilt / chance)
+    place, share, is_open = rng.random(shape), 1.0 - call * tilt, calls < 1.0
+    is_loss = is_open & (place < loss * tilt / share)
+    is_gain = is_open & (place > 1.0 - gain * tilt / share)
     rows = zip(is_gain, is_loss, calls, strict=True)
-    if is_weighted:
-        weights = np.where(is_rare, 1.0 / RARE, 1.0)
+    if kind == ALIKE:
+        counts = [tuple(int(part.sum()) for part in row) for row in rows]
         return sum(
-            bool((_bounds(*row, weight) <= (MARGIN, MAX_SHARE)).all())
-            for row, weight in zip(rows, weights, strict=True)
+            _paired_bound(*row[:2]) <= MARGIN and _call_bound(row[2]) <= MAX_SHARE for row in counts
         )
-    counts = [tuple(int(part.sum()) for part in row) for row in rows]
+    weights = np.where(is_rare, 1.0 / RARE, 1.0)
     return sum(
-        _paired_bound(*row[:2]) <= MARGIN and _call_bound(row[2]) <= MAX_SHARE for row in counts
+        bool((_bounds(*row, weight) <= (MARGIN, MAX_SHARE)).all())
+        for row, weight in zip(
+            rows, weights if kind == WEIGHTED else [None] * repetitions, strict=True
+        )
     )
 
 
 def _bounds(
     is_gain: NDArray[np.bool_],
     is_loss: NDArray[np.bool_],
-    calls: NDArray[np.bool_],
+    calls: NDArray[np.float64],
     weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Bounds of both claims, [2]."""
     frame = pd.DataFrame({"cheap": 1.0 - is_loss, "dear": 1.0 - is_gain})
     certificate = certify_cascade(
         Table.from_frame(frame, order="given"),
-        np.stack([~calls, calls], axis=1).astype(np.float64),
+        np.stack([1.0 - calls, calls], axis=1),
         reference="dear",
         margin=MARGIN,
         max_share=MAX_SHARE,
@@ -78,7 +83,7 @@ def _bounds(
 @cache
 def _paired_bound(gains: int, losses: int) -> float:
     """Bound of the shortfall, which reads these counts alone."""
-    place, nothing = np.arange(SIZE), np.zeros(SIZE, np.bool_)
+    place, nothing = np.arange(SIZE), np.zeros(SIZE)
     is_loss = (place >= gains) & (place < gains + losses)
     return float(_bounds(place < gains, is_loss, nothing)[0])
 
@@ -87,7 +92,7 @@ def _paired_bound(gains: int, losses: int) -> float:
 def _call_bound(calls: int) -> float:
     """Bound of the calls, which reads their number alone."""
     nothing = np.zeros(SIZE, np.bool_)
-    return float(_bounds(nothing, nothing, np.arange(SIZE) < calls)[1])
+    return float(_bounds(nothing, nothing, 1.0 * (np.arange(SIZE) < calls))[1])
 
 
 def main() -> None:
@@ -98,14 +103,13 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5000)
     repetitions = parser.parse_args().repetitions
     error = np.sqrt(DELTA * (1.0 - DELTA) / repetitions)
-    print(f"| missed | weights | false promises of {repetitions} | share | delta + 3 s.e. |")
+    print(f"| missed | questions | false promises of {repetitions} | share | delta + 3 s.e. |")
     print("|---|---|---:|---:|---:|")
-    for is_weighted in (False, True):
+    for kind in KINDS:
         for seed, missed in enumerate(("margin", "share")):
-            k = false_promises(missed, is_weighted=is_weighted, repetitions=repetitions, seed=seed)
-            row = (missed, "two" if is_weighted else "none", k)
+            k = false_promises(missed, kind, repetitions=repetitions, seed=seed)
             share = f"{k / repetitions:.4f} | {DELTA + 3.0 * error:.4f}"
-            print("|", *(f"{cell} |" for cell in row), share, "|", flush=True)
+            print(f"| {missed} | {kind} | {k} | {share} |", flush=True)
 
 
 if __name__ == "__main__":

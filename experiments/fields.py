@@ -1,19 +1,15 @@
-"""How often the extractor of fields is right, and whether a table of contents leads to the insurer.
+"""Labels of fields, and whether a table of contents leads to the insurer behind a cover sheet.
 
-    python experiments/fields.py [--source FOLDER] [--pack FOLDER]
+    python experiments/fields.py
 
-Every label of the set's `fields.jsonl` is asked of its whole document, by the pack that is named or
-else the set's own. A value is right if it is the labelled one, or one that the label accepts, but
-for white space and case. The bundled documents are split into tune and report by hash; the patterns
-were written by a reader of all of them, so report is no unseen text.
+A value is right if it is the labelled one, or one that the label accepts, but for white space and
+case. The patterns of the bundled set were written by a reader of all of its documents.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,16 +81,6 @@ def outcomes(
     ]
 
 
-def table(
-    results: Sequence[tuple[Label, str, str | None]], key: Callable[[Label], str]
-) -> dict[str, Counter[str]]:
-    """Counts of outcomes by a key of the label."""
-    counted: dict[str, Counter[str]] = {}
-    for label, result, _ in results:
-        counted.setdefault(key(label), Counter())[result] += 1
-    return counted
-
-
 def routes(passages: Documents, wanted: Sequence[Label], pack: Pack) -> list[dict[str, Any]]:
     """For every document with a cover sheet that states its insurer.
 
@@ -127,56 +113,17 @@ def _rate(k: int, n: int) -> str:
     return f"{k / n:.3f} ({k}/{n}; {float(low):.3f} to {float(high):.3f})"
 
 
-def _shown(counted: Mapping[str, Counter[str]]) -> None:
-    print(f"{'':22}" + "".join(f"{name:>14}" for name in OUTCOMES) + "   right where stated (95 %)")
-    for key, counts in counted.items():
-        stated = sum(counts[name] for name in OUTCOMES[:3])
-        cells = "".join(f"{counts[name]:>14}" for name in OUTCOMES)
-        print(f"{key:22}{cells}   {_rate(counts['right'], stated)}")
-
-
 def main() -> None:
-    """Print accuracy by split and field, and of the bundled set its routes."""
-    parser = argparse.ArgumentParser(
-        description="Accuracy of the extractor of fields on the labelled documents."
-    )
-    parser.add_argument(
-        "--source", type=Path, default=BROKER, help="folder with documents/ and fields.jsonl"
-    )
-    parser.add_argument("--pack", type=Path, help="another than the set's own")
-    parser.add_argument("--values", action="store_true", help="show what was read rightly too")
-    options = parser.parse_args()
-    source: Path = options.source
-    pack = load_pack(options.pack or source / "pack")
-    wanted, passages = labels(source), documents(source)
-    results = outcomes(wanted, passages, pack)
-    for split in ("tune", "report"):
-        part = [result for result in results if result[0].split == split]
-        if part:
-            print(f"\n{split}")
-            _shown({**table(part, lambda label: label.field), **table(part, lambda _: "all")})
-            counts = Counter(result for _, result, _ in part)
-            filled = counts["right"] + counts["wrong"] + counts["invented"]
-            print(f"{'':22}of values given right {_rate(counts['right'], filled)}")
-    print("\nnot as labelled")
-    for label, result, value in results:
-        if options.values or result not in {"right", "rightly null"}:
-            question = f"{label.doc} {label.field} {label.about!r}"
-            print(f"  {result:9} {label.split:6} {question}: {label.value!r}, got {value!r}")
-    if source == BROKER:
-        _bundled(passages, wanted, pack)
-
-
-def _bundled(passages: Documents, wanted: Sequence[Label], pack: Pack) -> None:
     """Print what comes of the contents behind cover sheets."""
-    rows = routes(passages, wanted, pack)
+    pack = load_pack(BROKER / "pack")
+    rows = routes(documents(BROKER), labels(BROKER), pack)
     for kind in ("contract", "other"):
-        part_ = [row for row in rows if (row["kind"] == "contract") == (kind == "contract")]
-        nothing = sum(row["first"] is None for row in part_)
-        reached = sum(row["toc"] == "right" for row in part_)
-        print(f"\ncover sheets, {kind}: page 1 gives nothing {_rate(nothing, len(part_))}")
-        print(f"  the contents lead to the insurer {_rate(reached, len(part_))}")
-        for row in part_:
+        part = [row for row in rows if (row["kind"] == "contract") == (kind == "contract")]
+        nothing = sum(row["first"] is None for row in part)
+        reached = sum(row["toc"] == "right" for row in part)
+        print(f"\ncover sheets, {kind}: page 1 gives nothing {_rate(nothing, len(part))}")
+        print(f"  the contents lead to the insurer {_rate(reached, len(part))}")
+        for row in part:
             print(f"    {row['doc']}: page 1 {row['first']!r}, contents {row['toc']}")
 
 

@@ -20,9 +20,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
-import string
-from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +31,9 @@ from numpy.typing import NDArray
 
 from raglab import audit_rewards
 from raglab.bandit import Bandit, Table, run
+from raglab.metrics import token_f1
 from raglab.reward import RewardWeights, reward, threshold
+from raglab.words.answer_terms import normalise_answer
 
 Array = NDArray[np.float64]
 ADARAGUE = Path("../shared/data/league/adarague")
@@ -300,19 +299,6 @@ def summary(rows: pd.DataFrame) -> None:
             )
 
 
-def normal_form(answer: str) -> str:
-    """Answer in lower case without punctuation and articles, as SQuAD's score has it."""
-    bare = "".join(sign for sign in answer.lower() if sign not in string.punctuation)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
-
-
-def token_f1(left: str, right: str) -> float:
-    """Overlap of the words of two answers in normal form."""
-    first, second = Counter(left.split()), Counter(right.split())
-    shared = sum((first & second).values())
-    return 2.0 * shared / (first.total() + second.total()) if shared else float(left == right)
-
-
 def load(path: Path) -> Any:  # noqa: ANN401 - JSON
     """JSON of a packed file."""
     return json.loads(gzip.decompress(path.read_bytes()))
@@ -345,14 +331,11 @@ def adarague(folder: Path) -> AdaRague:
                 (path,) = place.glob("ground_truth__*.json.gz")
                 gold = load(path)
         for question, truths in gold.items():
-            texts = [normal_form(_text(answers[arm][question])) for arm in ARMS]
-            value.append(
-                [float(any(normal_form(right) in text for right in truths)) for text in texts]
-            )
-            pairs = {
-                (a, b): token_f1(texts[a], texts[b]) for a in range(3) for b in range(3) if a != b
-            }
-            agreement.append([np.mean([pairs[a, b] for b in range(3) if b != a]) for a in range(3)])
+            texts = [normalise_answer(_text(answers[arm][question])) for arm in ARMS]
+            golds = [normalise_answer(right) for right in truths]
+            value.append([float(any(right in text for right in golds)) for text in texts])
+            shared = np.array([[token_f1(left, [right]) for right in texts] for left in texts])
+            agreement.append(shared[~np.eye(3, dtype=bool)].reshape(3, 2).mean(axis=1))
             steps.append([0.0, 1.0, float(n_steps[question])])
     return AdaRague(np.array(value), np.array(agreement), np.array(steps))
 

@@ -218,7 +218,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_experiments_selection_validity.py": (
             "test_promises_hold_with_fit_and_choice_inside_each_repeat",
         ),
-        "test_experiments_cascades.py": ("test_false_promises_are_few[False]",),
+        "test_experiments_cascades.py": ("test_false_promises_are_few[alike]",),
         "test_extension_points.py": ("test_a_name_of_a_missing_room_says_where_it_belongs",),
         "test_first_openings.py": (
             "test_one_study_of_two_processes[sqlite-one]",

@@ -2,30 +2,52 @@
 
 Layout of the repository's `data/out`: `stage1/SET/MODEL/{solve,unsolve}/generation_log*.jsonl` and
 `stage2/SET/MODEL/{solve,unsolve}_intervention_result.jsonl`, records with `question_index`,
-`GT_answer` and `output`. The licence (GPL-3.0) allows figures; no line of its evaluation is copied.
+`input_text`, `GT_answer` and `output`. The licence (GPL-3.0) allows figures; no line of its
+evaluation is copied.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from experiments.league.stored import stored_text
+from experiments.league.stored import stored_records
 from raglab import bandit
 
 VANILLA, INTERVENED = "vanilla", "intervened"
 REPLIES = ("output", "cleaned_generated_text", "out_text", "inter_out")
 KINDS = ("solve", "unsolve")  # answerable, and not
+PROMPT = " Let's think step by step"  # begins what is asked besides the question
 
 
-def abstention_tables(folder: Path) -> Iterator[tuple[str, bandit.Table, list[str]]]:
-    """Cell, table of both replies, and kind of each question; of cells whose four files are there.
+class Cell(NamedTuple):
+    """Both replies of a model to the questions of a set.
+
+    Attributes:
+      group: set.
+      model: name.
+      table: whether each reply is right; signals of the first.
+      kinds: whether a question is answerable, `solve` or `unsolve`, [Q].
+      questions: texts, [Q].
+      refused: whether each reply says that it does not know, [Q, 2].
+    """
+
+    group: str
+    model: str
+    table: bandit.Table
+    kinds: list[str]
+    questions: list[str]
+    refused: NDArray[np.bool_]
+
+
+def abstention_cells(folder: Path) -> Iterator[Cell]:
+    """Cells whose four files are there.
 
     A reply is right where the question is answerable and its last boxed answer is the stored one,
     or where it is not and the reply says that it does not know. The cost of the second reply is 1,
@@ -35,17 +57,18 @@ def abstention_tables(folder: Path) -> Iterator[tuple[str, bandit.Table, list[st
       folder: of the layout.
     """
     for place in sorted((folder / "out/stage1").glob("*/*")):
-        second = folder / "out/stage2" / place.parent.name / place.name
+        group, model = place.parent.name, place.name
+        second = folder / "out/stage2" / group / model
         stages = [
             [*sorted(place.glob(f"{kind}/*.jsonl*")), second / f"{kind}_intervention_result.jsonl"]
             for kind in KINDS
         ]
         if not all(len(files) == 2 and all(map(Path.exists, files)) for files in stages):
             continue
-        rows, kinds = [], []
+        rows, kinds, questions, refused = [], [], [], []
         for kind, files in zip(KINDS, stages, strict=True):
             first, again = (
-                {row["question_index"]: row for row in _records(path)} for path in files
+                {row["question_index"]: row for row in stored_records(path)} for path in files
             )
             for key in sorted(first.keys() & again.keys()):
                 gold = str(again[key]["GT_answer"]) if kind == "solve" else None
@@ -53,15 +76,17 @@ def abstention_tables(folder: Path) -> Iterator[tuple[str, bandit.Table, list[st
                 right = [float(is_right(reply, gold)) for reply in replies]
                 rows.append({VANILLA: right[0], INTERVENED: right[1], **_signals(replies[0])})
                 kinds.append(kind)
+                questions.append(str(again[key]["input_text"]).partition(PROMPT)[0])
+                refused.append([is_right(reply, None) for reply in replies])
         frame = pd.DataFrame(rows)
         table = bandit.Table.from_frame(
             frame,
             costs={VANILLA: 0.0, INTERVENED: 1.0},
             price=0.0,
-            features=[name for name in frame if name not in {VANILLA, INTERVENED}],
+            features=list(frame)[2:],
             order="given",
         )
-        yield f"{place.parent.name} {place.name}", table, kinds
+        yield Cell(group, model, table, kinds, questions, np.array(refused))
 
 
 def is_right(reply: str, gold: str | None) -> bool:
@@ -100,6 +125,8 @@ def _reply(record: dict[str, Any]) -> str:
 def _signals(reply: str) -> dict[str, float]:
     """Length of the reasoning, its doubts, and how it ends."""
     thought, ended, final = reply.rpartition("</think>")
+    if not ended:
+        thought, final = reply, ""
     text = thought.lower()
     return {
         "length": float(np.log1p(len(text))),
@@ -108,14 +135,3 @@ def _signals(reply: str) -> dict[str, float]:
         "doubts": float(np.log1p(len(re.findall("missing|not enough|unclear|assum", text)))),
         "ended": float(bool(ended)),
     }
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    """Records of a file of JSON objects or lists, one after another, over one line or several."""
-    text, read, place = stored_text(path).strip(), json.JSONDecoder(), 0
-    records: list[dict[str, Any]] = []
-    while place < len(text):
-        record, place = read.raw_decode(text, place)
-        records += record if isinstance(record, list) else [record]
-        place += len(text[place:]) - len(text[place:].lstrip())
-    return records

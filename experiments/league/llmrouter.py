@@ -24,8 +24,8 @@ RAGLAB, FIXED = "raglab", "best fixed model of train"
 
 def llmrouter_tables(
     folder: Path,
-) -> tuple[tuple[bandit.Table, bandit.Table], tuple[list[str], list[str]]]:
-    """Tables of train and test, and their questions.
+) -> tuple[tuple[bandit.Table, bandit.Table], tuple[list[str], list[str]], list[str]]:
+    """Tables of train and test, their questions, and the published cluster of those of train.
 
     Features are of the texts, fitted on train. The cost of a question is the price list's, dollars
     a million output tokens, since no lengths are stored.
@@ -51,7 +51,8 @@ def llmrouter_tables(
                 frame, costs=prices, price=0.0, features=features.names, order="given"
             )
         )
-    return (tables[0], tables[1]), (texts[0], texts[1])
+    clusters = [str(record["cluster_id"]) for record in parts[0]]
+    return (tables[0], tables[1]), (texts[0], texts[1]), clusters
 
 
 def llmrouter_rows(folder: Path, seed: int = 0) -> list[Row]:
@@ -64,7 +65,7 @@ def llmrouter_rows(folder: Path, seed: int = 0) -> list[Row]:
       folder: of the layout.
       seed: of the resamples.
     """
-    (train, test), (fitted, judged) = llmrouter_tables(folder)
+    (train, test), (fitted, judged), _ = llmrouter_tables(folder)
     is_clean = ~near_duplicates(judged, fitted)
     fixed = int(np.argmax(train.gross.mean(axis=0)))
     dear = float(train.cost[0, fixed])

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from experiments.league.stored import stored_text
 from raglab import bandit
@@ -25,29 +27,34 @@ WEAK, STRONG = "weak", "strong"
 
 
 class DateTable(NamedTuple):
-    """Rewards of both arms with signals of the votes; texts; stems of questions that share one."""
+    """Rewards of both arms with signals of the votes; texts; stems; failed votes of each, [Q]."""
 
     table: bandit.Table
     questions: list[str]
     stems: list[str]
+    failed: NDArray[np.int64]
 
 
-def date_table(folder: Path) -> DateTable:
+def date_table(folder: Path, *, is_failed_counted: bool = True) -> DateTable:
     """Table of the date questions: the most frequent of 20 votes, or the strong model's answer.
 
-    A vote that failed (null) is no answer; it lowers all shares. Signals are of votes alone.
+    A vote that failed (null) is no answer. Signals are of votes alone.
 
     Args:
       folder: of the layout.
+      is_failed_counted: whether a vote that failed lowers all shares, or is left out.
     """
     weak = [json.loads(stored_text(folder / f"GPT3_result/date_{kind}.json")) for kind in KINDS]
     strong = json.loads(stored_text(folder / "GPT4_result/date_greedy_cot2.json"))
     texts = [record["question"] for record in strong]
     if any([record["question"] for record in records] != texts for records in weak):
         refuse("all files must have the same questions", "others", "take them of one commit")
-    rows = []
+    rows, failed = [], []
     for *records, dear in zip(*weak, strong, strict=True):
         votes = [record["results"][:VOTES] for record in records]
+        failed.append(sum(kind.count(None) for kind in votes))
+        if not is_failed_counted:
+            votes = [[vote for vote in kind if vote is not None] for kind in votes]
         rows.append(
             {
                 WEAK: float(_counted(votes).most_common(1)[0][0] == dear["answer"]),
@@ -60,7 +67,7 @@ def date_table(folder: Path) -> DateTable:
     table = bandit.Table.from_frame(
         frame, costs={WEAK: 0.0, STRONG: 1.0}, price=0.0, features=signals, order="given"
     )
-    return DateTable(table, texts, [_stem(text) for text in texts])
+    return DateTable(table, texts, [_stem(text) for text in texts], np.array(failed))
 
 
 def vote_signals(votes: Sequence[Sequence[str | None]]) -> dict[str, float]:
@@ -73,9 +80,9 @@ def vote_signals(votes: Sequence[Sequence[str | None]]) -> dict[str, float]:
       >>> vote_signals([["a", "a"], ["a", "b"]])
       {'first': 0.75, 'second': 0.25, 'least_kind': 0.5}
     """
-    total = sum(map(len, votes))
+    total = max(1, sum(map(len, votes)))
     (best, first), (_, second), *_ = [*_counted(votes).most_common(2), ("", 0)]
-    shares = [[*kind].count(best) / len(kind) for kind in votes]
+    shares = [[*kind].count(best) / max(1, len(kind)) for kind in votes]
     return {"first": first / total, "second": second / total, "least_kind": min(shares)}
 
 

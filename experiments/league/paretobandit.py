@@ -8,7 +8,6 @@ Folder `data_collection/rewards` of the repository: JSON lines `val_*` and `test
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from experiments.league.rows import INTERVAL, ROUNDING, Row, paired_interval
 from experiments.league.stored import stored_lines
+from experiments.league.table_checks import plain_words
 from raglab import bandit
 from raglab.bandit import Table
 
@@ -82,8 +82,8 @@ def arm_tables(validation: Path, test: Path) -> tuple[tuple[Table, Table], str]:
     test, but for case, blanks and punctuation, is left out: what is judged is not fitted to.
     """
     records = [stored_lines(path) for path in (validation, test)]
-    judged = {_plain(record["prompt"]) for record in records[1]}
-    fitted = [record for record in records[0] if _plain(record["prompt"]) not in judged]
+    judged = {plain_words(record["prompt"]) for record in records[1]}
+    fitted = [record for record in records[0] if plain_words(record["prompt"]) not in judged]
     dropped, records[0] = len(records[0]) - len(fitted), fitted
     arms = sorted(records[1][0]["arms"])
     texts, sources = (
@@ -104,11 +104,6 @@ def arm_tables(validation: Path, test: Path) -> tuple[tuple[Table, Table], str]:
         f"{dropped} prompts of validation are in test and left out of the fit; " if dropped else ""
     )
     return (tables[0], tables[1]), note
-
-
-def _plain(prompt: str) -> str:
-    """Words of a prompt in lower case; the prompt itself where it has none."""
-    return " ".join(re.findall(r"\w+", prompt.casefold())) or prompt
 
 
 def chosen_plans(

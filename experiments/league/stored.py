@@ -20,6 +20,17 @@ def stored_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stored_text(path).split("\n") if line.strip()]
 
 
+def stored_records(path: Path) -> list[dict[str, Any]]:
+    """Records of a file of JSON objects or lists, one after another, over one line or several."""
+    text, read, place = stored_text(path).strip(), json.JSONDecoder(), 0
+    records: list[dict[str, Any]] = []
+    while place < len(text):
+        record, place = read.raw_decode(text, place)
+        records += record if isinstance(record, list) else [record]
+        place += len(text[place:]) - len(text[place:].lstrip())
+    return records
+
+
 def read_note(folder: Path) -> str:
     """Number of JSON files below a folder, and one hash of their names and contents."""
     files = sorted(path for path in folder.rglob("*.json*") if path.is_file())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import compress
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from raglab.bandit import Table
 WORDS = 5  # of a piece of text that two near-duplicates share
 ALIKE = 0.8  # share of their pieces from which two questions are near-duplicates
 FEWEST = 20  # rights and wrongs of a group in which a direction can be told
+ROWS = ("value", "reward", "mask", "features", "ms", "cost")  # of a table, by question
 SURE = 2.0  # standard errors by which an AUROC must lie on the other side
 
 
@@ -90,6 +92,20 @@ def turned_groups(
     return turned
 
 
+def without_signals(table: Table, names: Collection[str]) -> Table:
+    """Table without some of its features."""
+    mask = [name not in names for name in table.feature_names]
+    return table._replace(
+        features=table.features[:, mask], feature_names=tuple(compress(table.feature_names, mask))
+    )
+
+
+def joined_tables(tables: Sequence[Table]) -> Table:
+    """Rows of tables of the same arms and features, one after another."""
+    rows = {name: np.concatenate([getattr(table, name) for table in tables]) for name in ROWS}
+    return tables[0]._replace(**rows)
+
+
 def table_part(table: Table, mask: NDArray[np.bool_]) -> Table:
     """Rows of a table.
 
@@ -97,8 +113,7 @@ def table_part(table: Table, mask: NDArray[np.bool_]) -> Table:
       table: of stored rewards.
       mask: which rows stay, [Q].
     """
-    names = ("value", "reward", "mask", "features", "ms", "cost")
-    return table._replace(**{name: getattr(table, name)[mask] for name in names})
+    return table._replace(**{name: getattr(table, name)[mask] for name in ROWS})
 
 
 def _auroc(signal: pd.Series[float], correct: NDArray[np.bool_]) -> float:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LENGTHS = ("log_words", "log_characters")
 SOURCE = "source="
-ROUNDING = 1e-9  # share of a feature's largest value below which its spread is rounding
+ROUNDING = 1e-9  # share of the largest value, at least of 1, below which a spread is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TextFeatures:
       names: columns of `frame`, `intercept` (ones) first.
       mean: of the fitted texts' features, [F - 1]; with `scale` it standardises all but the
         intercept.
-      scale: of the fitted texts' features, [F - 1].
+      scale: of the fitted texts' features, [F - 1]; infinite where a feature does not vary.
       spread: standard deviation of each feature after that.
     """
 
@@ -133,7 +133,7 @@ def text_features(
       sources: [Q], such as the set or the tenant.
       components: of the TF-IDF matrix (sublinear counts; words in at least two texts), by truncated
         singular value decomposition; 0 for none. A warning names how many there are where the texts
-        have fewer.
+        have fewer. One that does not vary in these texts, as where few words differ, is 0 in all.
       spread: standard deviation of each feature. The ridge of a linear learner shrinks small
         features more than its intercept: 0.1 makes a learner online take an arm's mean first and
         the texts' part later.
@@ -176,10 +176,10 @@ def text_features(
         vectorizer, reduction, labels, names, np.zeros(len(names) - 1), np.ones(len(names) - 1), 1.0
     )
     raw = plain._raw(values, sources)  # noqa: SLF001 - its own
-    # A feature that is the same in every text, but for rounding, is centred and stays as small as
-    # it is.
+    # A feature that is the same in every text, but for rounding, is 0 in these and in others. The
+    # TF-IDF of a text has length 1, so a component below a billionth is rounding as a whole.
     scale = raw.std(axis=0)
-    scale = np.where(scale > ROUNDING * np.abs(raw).max(axis=0), scale, 1.0)
+    scale = np.where(scale > ROUNDING * np.abs(raw).max(initial=1.0), scale, np.inf)
     return TextFeatures(vectorizer, reduction, labels, names, raw.mean(axis=0), scale, spread)
 
 

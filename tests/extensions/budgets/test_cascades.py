@@ -11,7 +11,7 @@ from scipy.special import gammaln, xlogy
 
 from raglab.bandit import Table, certify_cascade, fit_priced_policy
 from raglab.extensions.budgets import cascades
-from raglab.extensions.budgets.cascade_tests import least_limit, mean_p, paired_test
+from raglab.extensions.budgets.cascade_tests import PARTS, least_limit, mean_p, paired_test
 from refusals import refused
 
 SIZE = 14
@@ -103,6 +103,16 @@ def test_the_bets_have_their_level_where_weights_are_drawn():
             assert multinomial(outcomes, shares) @ rejects <= delta
 
 
+def test_a_bet_by_hand():
+    """A row of weight 1/2 moves a stake by half; what speaks for the null hypothesis has p = 1."""
+    bets = 2.0 ** -np.arange(8.0)
+    e_value = np.mean((1.0 + bets) * (1.0 + 0.5 * bets) * (1.0 - 0.5 * bets))
+    p = mean_p(np.array([1.0, 0.5, 0.5]), np.array([0.0, 0.0, 1.0]), 0.5)
+    assert p == pytest.approx(1.0 / e_value)
+    assert mean_p(np.ones(4), np.ones(4), 0.5) == 1.0
+    assert least_limit(lambda _: 0.0, 0.1) == 1 / PARTS
+
+
 # Laws
 
 
@@ -157,6 +167,9 @@ def test_an_example_by_hand():
     certificate = certified(*cascade(0, 0, 45, 0), delta=0.1)
     assert certificate.claims["estimate"].tolist() == [0.0, 0.0]
     assert certificate.claims["bound"][1] == pytest.approx(1.0 - 0.1 ** (1 / 45))
+    for gap, is_kept in ((0.0, True), (1e-6, False)):
+        limit = certificate.claims["bound"][1] - gap
+        assert certified(*cascade(0, 0, 45, 0), max_share=limit).claims["holds"][1] == is_kept
     # three gains and a loss speak for the policy as much: a little above
     assert 0.0499 <= certificate.claims["bound"][0] <= 0.06
     assert certificate.claims["test"].tolist() == ["exact", "exact"]
@@ -176,12 +189,25 @@ def test_only_ratios_of_weights_count_and_rows_have_no_order():
     first = certified(table, plan, weights=weights, max_weight=2.5)
     again = certified(table, plan, weights=40.0 * weights, max_weight=100.0)
     assert first.claims.equals(again.claims)
+    sums = [weights[4:10].sum() - weights[:4].sum(), weights @ plan[:, 1]]
+    assert np.allclose(first.claims["estimate"], sums / weights.sum())
+    # a heavier question could have been drawn: bets are smaller
+    assert (first.claims["bound"] > certified(table, plan, weights=weights).claims["bound"]).all()
     mixed = table._replace(**{name: getattr(table, name)[order] for name in ("value", "mask")})
     turned = certified(
         mixed._replace(cost=table.cost), plan[order], weights=weights[order], max_weight=2.5
     )
     assert np.allclose(turned.claims["bound"], first.claims["bound"])
     assert certified(table, [0.8, 0.2]).claims["test"].tolist() == ["e-value", "e-value"]
+
+
+def test_chances_among_cheap_arms_that_are_right_alike_leave_it_exact():
+    """.7 + .2 + .1 is no 1 in floats: a question on which nothing differs is no loss."""
+    frame = pd.DataFrame(dict.fromkeys(("small", "smaller", "least", "large"), np.ones(45)))
+    table = Table.from_frame(frame, order="given")
+    certificate = certified(table, [0.7, 0.2, 0.1, 0.0])
+    assert certificate.claims["test"].tolist() == ["exact", "exact"]
+    assert certificate.claims.equals(certified(table, [1.0, 0.0, 0.0, 0.0]).claims)
 
 
 # Questions and looks
@@ -210,7 +236,8 @@ def test_questions_that_it_was_fitted_on_are_refused():
     few = certified(new, policy, questions=[*later[:57], *texts[:3]])
     assert few.repeats == 3
     # without texts the same numbers are the same question
-    refused(rule, certified, past, fit_priced_policy(past, 9.0))
+    for questions in (None, later):
+        refused(rule, certified, past, fit_priced_policy(past, 9.0), questions=questions)
     plan = policy.plan(new)
     refused(rule, certified, new, plan, questions=texts, fitted_questions=texts)
     assert certified(new, plan, questions=later).notes == (cascades.UNSEEN,)
@@ -237,6 +264,7 @@ REFUSALS = {
     "no margin": ({"margin": np.nan}, "margin must be in"),
     "share": ({"max_share": 1.1}, "max_share in"),
     "confidence": ({"delta": 0.5}, "delta must be in"),
+    "confidence of bets": ({"delta": 0.5, "weights": np.ones(60)}, "delta must be in"),
     "arm": ({"reference": "huge"}, "reference must be an arm"),
     "number of texts": ({"questions": ["a"]}, "questions must be the texts of 60 rows"),
     "repeated text": ({"questions": ["a"] * 60}, "questions must be different, got 1 of 60"),

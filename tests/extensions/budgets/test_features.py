@@ -266,3 +266,14 @@ def test_a_component_that_varies_by_rounding_alone_moves_no_text(count):
     fitted = text_features([f"words of a file {number}" for number in range(count)])
     values = fitted.frame([f"words of another {number}" for number in range(count)]).to_numpy()
     assert np.abs(values).max() < 100.0
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_components_beyond_the_rank_of_the_texts_are_zero(seed):
+    """Twenty texts of three kinds have three components; rounding is not standardised."""
+    kinds = ["red green blue", "one two three four", "north south"]
+    fitted = text_features([kinds[n % 3] for n in range(20)], components=6, seed=seed)
+    values = fitted.frame([*kinds, "blue four north", "two south"]).filter(like="tfidf")
+    assert (values.iloc[:, 3:] == 0.0).all(axis=None)
+    assert values.abs().max(axis=None) < 10.0
+    assert values.iloc[:3, :3].abs().max(axis=None) > 0.5
