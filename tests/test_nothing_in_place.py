@@ -23,7 +23,7 @@ from raglab.bandit.learner import Bandit
 from raglab.decision import chain, inclusion, learned_cases, outcome_codes
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.default_learner import DefaultLearner, confidence
+from raglab.default_learner import DefaultLearner, votes
 from raglab.gating import expected_cost
 from raglab.metrics import crossings, mixes
 from raglab.metrics.costs import LABEL_OF_CELL
@@ -189,10 +189,10 @@ def of_bandits():
 
 def of_votes():
     """Votes on the values of a default."""
-    votes = confidence.no_votes(2, (3,))
-    value, signal = np.array([0, 1, 0]), np.array([confidence.SIGNALS.index("explicit_yes")] * 3)
-    votes = confidence.add_signal(votes, value, signal, learner=DefaultLearner("posterior"))
-    confidence.decay_votes(votes, np.array([0.5, 1.0, 0.0]))
+    counts = votes.no_votes(2, (3,))
+    value, signal = np.array([0, 1, 0]), np.array([votes.SIGNALS.index("explicit_yes")] * 3)
+    counts = votes.add_signal(counts, value, signal, learner=DefaultLearner("posterior"))
+    votes.decay_votes(counts, np.array([0.5, 1.0, 0.0]))
 
 
 def of_mixes():
