@@ -77,10 +77,16 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/imports/test_mlflow_import.py": (
             "TestStore.test_requests_with_scores_feedback_and_groups",
         ),
-        "extensions/imports/test_span_import.py": ("TestParts.test_shards_decide_as_the_whole",),
+        "extensions/imports/test_span_import.py": (
+            "TestParts.test_shards_decide_as_the_whole",
+            "test_work_is_linear_in_the_input",
+        ),
         "extensions/learned_signals/test_answering_judging.py": (
             "test_a_late_reply_is_charged_in_full",
             "test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one",
+        ),
+        "extensions/learned_signals/test_lab_learned_signal.py": (
+            "TestLearnedSignal.test_it_tells_apart",
         ),
         "extensions/learned_signals/test_signal_models.py": (
             "test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice",
@@ -177,7 +183,18 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestIdentity.test_on_a_flat_corpus_both_identities_decide_alike",
             "TestIdentity.test_renamed_folders_change_no_decision_by_path",
         ),
-        "test_decision_kernel.py": ("test_the_random_worlds_reach_every_stage",),
+        "test_decision_kernel.py": (
+            "test_kernel_and_chain_agree_in_every_cell[3]",
+            "test_kernel_and_chain_agree_in_every_cell[4]",
+            "test_kernel_and_chain_agree_in_every_cell[5]",
+            "test_kernel_and_chain_agree_in_every_cell[6]",
+            "test_kernel_and_chain_agree_in_every_cell[7]",
+            "test_kernel_and_chain_agree_in_every_cell[8]",
+            "test_kernel_and_chain_agree_in_every_cell[9]",
+            "test_kernel_and_chain_agree_in_every_cell[10]",
+            "test_kernel_and_chain_agree_in_every_cell[11]",
+            "test_the_random_worlds_reach_every_stage",
+        ),
         "test_decision_learned_cases.py": (
             "test_a_report_declares_no_winner_on_learned_cases",
             "test_a_study_leaves_a_record",
@@ -238,6 +255,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_input_remedies.py": ("TestScale.test_a_bound_of_another_scale_is_told",),
         "test_lab_artifact_places.py": (
             "TestRuns.test_a_database_that_is_locked",
+            "TestRuns.test_a_trigger_chooses_no_place",
             "TestRuns.test_nothing_is_written_elsewhere",
         ),
         "test_lab_bandit_study.py": ("test_a_study_finds_a_misleading_margin",),
@@ -245,6 +263,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_candidate_reads_nothing_of_the_held_out_fold",
             "test_a_candidate_that_cannot_compete_is_refused",
             "test_one_cross_fit_serves_every_cost_matrix",
+            "test_the_best_single_threshold_is_that_of_brute_force",
             "test_the_ratio_of_a_family_is_that_of_brute_force",
             "test_where_no_ratio_keeps_the_targets_the_nearest_competes",
         ),
@@ -313,7 +332,10 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_trial_search.py": (
             "test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened",
         ),
-        "test_laws.py": ("test_a_policy_decides_alone_as_among_many",),
+        "test_laws.py": (
+            "test_a_policy_decides_alone_as_among_many",
+            "test_tightening_never_answers_more",
+        ),
         "test_live_apply.py": ("test_a_fresh_process_is_light",),
         "test_live_ask.py": (
             "TestHostile.test_a_prompt_in_a_document_changes_no_decision",
@@ -340,6 +362,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_live_replay.py": (
             "test_every_question_is_decided_live_as_in_the_replay",
+            "test_hygiene_refuses_no_answerable_question",
             "test_what_was_not_measured_is_named_once",
         ),
         "test_live_response.py": ("test_the_chain_says_what_the_rules_say",),

@@ -349,7 +349,13 @@ class TestScoresOfNoStatedScale:
         with pytest.warns(UserWarning, match="distance.* 10 cells"):
             raglab.trace_from_frame(frame, score="cosine")
         _silent(raglab.trace_from_frame, frame[:18], score="cosine")
-        _silent(raglab.trace_from_frame, frame.sort_values("score"), score="l2")
+        _silent(raglab.trace_from_frame, frame, score="l2")
+        turned = frame.assign(score=1.0 - frame["score"])
+        with pytest.warns(UserWarning, match="cosine.* 10 cells"):
+            raglab.trace_from_frame(turned, score="l2")
+        arms = pd.concat([frame.assign(arm="a"), turned.assign(arm="b")])  # one arm of two
+        with pytest.warns(UserWarning, match="distance.* 10 cells"):
+            raglab.trace_from_frame(arms, score="cosine")
         mixed = pd.concat([frame[4:], frame[:4].iloc[::-1]])
         _silent(raglab.trace_from_frame, mixed, score="cosine")
 

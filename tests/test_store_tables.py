@@ -239,7 +239,13 @@ def test_a_map_that_can_be_copied_guesses_nothing():
         "source": "file or path",
         "score": "…",
     }
-    refusal(lambda: trace_from_frame(frame, columns={"score": "tf_idf"}), '{"score": "tfidf"}')
+    mapped = {"query": "question", "score": "tf_idf"}
+    refusal(
+        lambda: trace_from_frame(frame, columns=mapped), json.dumps(mapped | {"score": "tfidf"})
+    )
+    alike = frame.assign(label_a="ok", label_b="refuse")
+    message = refusal(lambda: trace_from_frame(alike, columns={"label": "label"}), "label_a")
+    assert "label_b" not in message.split("; write")[1]
 
 
 def test_wrong_columns_are_told_together(tmp_path):

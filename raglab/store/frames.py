@@ -222,31 +222,37 @@ def trace_from_frame(
 
 
 def _warn_of_distances(
-    hit_rows: _Rows, cosines: FloatArray, stated_ranks: FloatArray, score: Score, column_name: str
+    hit_rows: _Rows, scores: FloatArray, stated_ranks: FloatArray, score: Score, column_name: str
 ) -> None:
-    """Warn where a column read as a cosine looks like a distance.
+    """Warn where a column read as a cosine looks like a distance, or one read as l2 like a cosine.
 
-    By its name where no scale is stated, and by its rise from the first hit of a cell to the later
-    ones, in the order of the ranks, of the rows without them. Rows may lie in any order, so that
-    without ranks, or with a stated scale, nine of ten cells must rise, and ten at least.
+    By its name, and by how it goes from the first hit of a cell to the later ones, in the order of
+    the ranks, of the rows without them. Rows may lie in any order, so that without ranks, or with a
+    stated scale, nine of ten cells of an arm must go the wrong way, and ten at least.
     """
     row_order = np.argsort(stated_ranks, kind="stable")
-    row_order = row_order[~np.isnan(cosines[row_order])]
-    _, first_hits, cell_numbers, n_hits = np.unique(
+    row_order = row_order[~np.isnan(scores[row_order])]
+    cells, first_hits, cell_places, n_hits = np.unique(
         hit_rows.cell[row_order], return_index=True, return_inverse=True, return_counts=True
     )
-    hit_scores = cosines[row_order]
-    score_rises = np.bincount(cell_numbers, hit_scores) / n_hits - hit_scores[first_hits]
-    n_rising, n_falling = int((score_rises > 1e-9).sum()), int((score_rises < -1e-9).sum())
+    hit_scores = scores[row_order] * (-1.0 if score == "l2" else 1.0)
+    rises = np.bincount(cell_places, hit_scores) / n_hits - hit_scores[first_hits]
+    arms = np.unravel_index(cells, hit_rows.shape)[1]
+    n_wrong = np.bincount(arms, rises > 1e-9)
+    n_right = np.bincount(arms, rises < -1e-9)
     if score == UNSTATED and "rank" in hit_rows.hits.cells:
-        is_distance = n_rising > n_falling
+        is_turned = n_wrong > n_right
     else:
-        is_distance = n_rising >= max(MIN_ALIKE_ROWS, 9 * n_falling)
-    if is_distance or (score == UNSTATED and "dist" in column_name.casefold()):
+        is_turned = n_wrong >= np.maximum(MIN_ALIKE_ROWS, 9 * n_right)
+    name_part = {UNSTATED: "dist", "cosine": "distance", "l2": "cosine"}[score]
+    if is_turned.any() or name_part in column_name.casefold():
+        kinds = ("a distance", "a cosine") if score == "l2" else ("a cosine", "a distance")
+        direction = "falls" if score == "l2" else "rises"
         warn_user(
-            f"{hit_rows.hits.table.name}: the column {cut_name(column_name)}, read as a cosine, "
-            f"looks like a distance: it rises from the first hit on in {n_rising:,} cells; write "
-            'score="l2", "cosine", or None and a signal with "higher": "ask".'
+            f"{hit_rows.hits.table.name}: the column {cut_name(column_name)}, read as {kinds[0]}, "
+            f"looks like {kinds[1]}: it {direction} from the first hit on in "
+            f'{int(n_wrong.sum()):,} cells; write score="l2", "cosine", or None and a signal with '
+            '"higher": "ask".'
         )
 
 
@@ -356,9 +362,10 @@ def frame_trace(
     _check_cells(hit_rows)
     hit_table.faults.stop()
     final_ranks = _ranks(hit_rows, measurements, score, stated_ranks)
-    if score in ("cosine", UNSTATED):
+    if score in ("cosine", "l2", UNSTATED):
         column_name = (columns or {}).get("score", "score")
-        _warn_of_distances(hit_rows, measurements["cosine"], stated_ranks, score, column_name)
+        scores = measurements[MEASURE_OF_SCORE[score]]
+        _warn_of_distances(hit_rows, scores, stated_ranks, score, column_name)
     gates_off = _gates_off(measurements)
     sorted_hits = _hits_by_distance(hit_rows, measurements, final_ranks)
     trace = _trace(

@@ -246,21 +246,14 @@ def place_columns(
         for field_name, column_name in column_map.items()
         if field_name not in names and field_name != column_name
     ]
-    absent_columns = {
-        field_name: column_name
-        for field_name, column_name in column_map.items()
-        if column_name not in column_names
-    }
-    if wrong_names := wrong_names or [*absent_columns.values()]:
-        close_columns = {
-            field_name: close_names[0]
-            for field_name, column_name in absent_columns.items()
-            if (close_names := get_close_matches(str(column_name), column_names, 1))
-        }
+    absent_columns = [
+        column_name for column_name in column_map.values() if column_name not in column_names
+    ]
+    if wrong_names := wrong_names or absent_columns:
         raise input_error(
             location,
             _MAP_RULE,
-            f"write {json.dumps(close_columns or {'query': 'question'}, ensure_ascii=False)}",
+            f"write {_closest_map(column_map, column_names)}",
             f"{_shown(wrong_names)}, where the table has {_shown(column_names)}",
         )
     fields_by_column = {
@@ -346,6 +339,22 @@ def place_columns(
             f"only {_shown(column_names)}",
         )
     return Places(columns_by_field, further_columns, unused_columns)
+
+
+def _closest_map(column_map: Mapping[str, str], column_names: Sequence[str]) -> str:
+    """The map with the only close column in the place of each that is absent, or an example."""
+    closest_map = {}
+    for field_name, column_name in column_map.items():
+        free_names = [name for name in column_names if name not in column_map.values()]
+        if column_name in column_names:
+            close_names = [column_name]
+        else:
+            close_names = get_close_matches(str(column_name), free_names, 2)
+        if len(close_names) == 1:
+            closest_map[field_name] = close_names[0]
+    if len(closest_map) < len(column_map) or closest_map == column_map:
+        closest_map = {"query": "question"}
+    return json.dumps(closest_map, ensure_ascii=False)
 
 
 def near_fields(

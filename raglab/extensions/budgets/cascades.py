@@ -5,7 +5,7 @@ Both claims are tested on questions that the policy was not fitted on (S4.9).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
-from raglab.bandit.environments import Table
+from raglab.bandit.environments import Table, table_costs
 from raglab.decision.learned_cases import (
     REPEATED_SHARE,
-    code_text,
     hash_queries,
     question_codes,
     text_codes,
@@ -28,7 +27,7 @@ from raglab.extensions.budgets.plans import plan_rows
 from raglab.extensions.budgets.priced_policy import PricedPolicy, row_names
 from raglab.lab.looks import take_look
 from raglab.metrics.intervals import check_delta, upper_bound
-from raglab.values import FloatArray, refuse
+from raglab.values import BitArray, FloatArray, refuse
 from raglab.words.canonical import digest
 from raglab.words.characters import plain_question
 from raglab.words.results import Result, Summary
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
 
 NAMES = ("shortfall", "dear calls")
 UNSEEN = "Without the texts of both, questions that the policy was fitted on may go unseen."
+TWICE = "Rows repeat the numbers of others; the bounds take each row for a question of its own."
+CHEAPER = "Another arm costs more than the reference on average; its calls are not counted."
+HEAVIER = "No weight above those here was taken to be possible; if one was, give max_weight."
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,9 +166,6 @@ def certify_cascade(
     reward = np.where(table.mask, table.gross, 0.0)
     if reward.min() < 0.0 or reward.max() > 1.0:
         refuse("rewards must be in [0, 1]", reward.max(), "normalise them (S4.4)")
-    known = code_text(fitted_questions) if fitted_questions else ""
-    if isinstance(policy, PricedPolicy):
-        known = policy.fitted_on
     chances = policy.plan(table) if isinstance(policy, PricedPolicy) else policy
     plan = plan_rows(table, "policy", chances)
     size = len(plan)
@@ -180,7 +179,8 @@ def certify_cascade(
             "give 1 / inclusion probability",
         )
     # Whose questions these are, and which look this is, is settled before a bound is computed.
-    names, repeats = _known_rows(table, known, questions)
+    known_codes, has_texts = _known_codes(policy, fitted_questions)
+    names, repeats = _known_rows(table, known_codes, questions, has_texts=has_texts)
     excess = np.stack([reward[:, dear] - (plan * reward).sum(axis=1), plan[:, dear]])
     excess = excess.round(12)  # so that sums of chances are whole again
     counted = [excess.tolist(), (weight / top).tolist()]
@@ -209,8 +209,24 @@ def certify_cascade(
         repeats=repeats,
         looks=look.number,
         spent=look.spent,
-        notes=() if known and questions is not None else (UNSEEN,),
+        notes=_notes(
+            table,
+            dear,
+            {
+                UNSEEN: questions is None or not has_texts,
+                TWICE: questions is None and len({*names}) < size,
+                HEAVIER: weights is not None and max_weight is None,
+            },
+        ),
     )
+
+
+def _notes(table: Table, dear: int, is_true: Mapping[str, bool]) -> tuple[str, ...]:
+    """Notes that hold, that on costs too."""
+    arm_costs = np.where(table.mask, table_costs(table), 0.0).sum(axis=0)
+    mean_costs = arm_costs / np.maximum(table.mask.sum(axis=0), 1)
+    checks = {**is_true, CHEAPER: mean_costs.max() > mean_costs[dear]}
+    return tuple(note for note, holds in checks.items() if holds)
 
 
 def _claims(
@@ -235,15 +251,31 @@ def _claims(
     return pd.DataFrame(claims | {"holds": np.less_equal(bounds, limits)})
 
 
+def _known_codes(
+    policy: PricedPolicy | ArrayLike, fitted_questions: Sequence[str]
+) -> tuple[BitArray, bool]:
+    """Codes of the questions that a policy was fitted on, and whether all their texts are there."""
+    if isinstance(fitted_questions, str):
+        refuse("fitted_questions must be a list of texts", fitted_questions[:80], "write [text]")
+    known_codes = question_codes(fitted_questions)[0]
+    has_texts = len(known_codes) > 0
+    if isinstance(policy, PricedPolicy):
+        known_codes = np.append(known_codes, text_codes(policy.fitted_on))
+        has_texts = policy.has_texts
+    return known_codes, has_texts
+
+
 def _known_rows(
-    table: Table, known: str, questions: Sequence[str] | None
+    table: Table, known_codes: BitArray, questions: Sequence[str] | None, *, has_texts: bool
 ) -> tuple[Sequence[str], int]:
     """Names of the questions, and how many of them are among those that a policy was fitted on.
 
     A question is known by its text or by its numbers.
 
     Args:
-      known: codes of the latter.
+      known_codes: of the latter.
+      has_texts: whether the texts of the latter are all among the codes. Questions without texts,
+        on either side, are compared by their numbers, which questions of few features share.
     """
     names = row_names([table], questions)
     rows = row_names([table])
@@ -254,12 +286,13 @@ def _known_rows(
             f"{n_different:,} of {len(names):,}",
             "keep one row of each",
         )
-    is_fitted = np.isin(question_codes([*names, *rows])[0], text_codes(known)).reshape(2, -1)
+    compared = [*names, *([] if has_texts and questions is not None else rows)]
+    is_fitted = np.isin(question_codes(compared)[0], known_codes).reshape(-1, len(rows))
     repeats = int(is_fitted.any(axis=0).sum())
     if repeats > REPEATED_SHARE * len(rows):
         refuse(
             f"at most {REPEATED_SHARE:.0%} of the questions may be of those it was fitted on",
             f"{repeats:,} of {len(rows):,}",
-            "certify on others, or state all questions=",
+            "certify on others, or state questions= there and in fit_priced_policy",
         )
     return names, repeats

@@ -46,7 +46,9 @@ class PricedPolicy(NamedTuple):
       price: chosen on predictions of questions that the regressions had not seen, with the spend of
         a question measured there.
       notes: whether the regressions on all rows spend something else.
-      fitted_on: codes of the questions that it was fitted or its price chosen on, see `row_names`.
+      fitted_on: codes of the questions that it was fitted or its price chosen on, by their texts
+        and by their numbers, see `row_names`.
+      has_texts: whether the texts are among them.
     """
 
     arms: tuple[str, ...]
@@ -57,6 +59,7 @@ class PricedPolicy(NamedTuple):
     price: PriceChoice
     notes: tuple[str, ...] = ()
     fitted_on: str = ""
+    has_texts: bool = False
 
     def predictions(self, table: Table) -> tuple[FloatArray, FloatArray]:
         """Predicted reward and cost, [Q, A] each.
@@ -131,7 +134,7 @@ def fit_priced_policy(
       known_costs: whether a cost is known before the arm is chosen, such as a price list.
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
       questions: texts of the rows of `table`, then of `validation`, by which `certify_cascade`
-        knows them again; None: by their numbers.
+        knows them again; None: by their numbers alone.
 
     Raises:
       ValueError: a table without features or costs, a row without its logged arm, an arm measured
@@ -193,7 +196,8 @@ def fit_priced_policy(
         else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
     )
     free = PriceChoice(0.0, 0.0, 0.0, 0.0)
-    names = row_names([part for part in (table, validation) if part is not None], questions)
+    tables = [part for part in (table, validation) if part is not None]
+    names = row_names(tables, questions)
     policy = PricedPolicy(
         table.arms,
         table.feature_names,
@@ -201,7 +205,8 @@ def fit_priced_policy(
         costs,
         checked,
         free,
-        fitted_on=code_text(names),
+        fitted_on=code_text([*names, *row_names(tables)]),
+        has_texts=questions is not None,
     )
     judged = table if validation is None else validation
     reward, cost = policy.predictions(judged)

@@ -238,9 +238,25 @@ def test_questions_that_it_was_fitted_on_are_refused():
     # without texts the same numbers are the same question
     for questions in (None, later):
         refused(rule, certified, past, fit_priced_policy(past, 9.0), questions=questions)
+    # a policy that knows no texts, and texts that the caller knows; one that knows them, and none
+    unnamed = fit_priced_policy(past, 9.0)
+    refused(rule, certified, new, unnamed, questions=texts, fitted_questions=texts)
+    refused(rule, certified, past, policy)
+    refused("list of texts", certified, new, unnamed, fitted_questions="one text")
     plan = policy.plan(new)
     refused(rule, certified, new, plan, questions=texts, fitted_questions=texts)
     assert certified(new, plan, questions=later).notes == (cascades.UNSEEN,)
+
+
+def test_what_is_not_counted_is_noted():
+    """Rows that are there twice, arms that cost more, weights that were not drawn."""
+    frame = pd.DataFrame({"small": np.ones(40), "large": np.ones(40), "x": np.arange(40.0)})
+    terms = {"costs": {"small": 1.0, "large": 0.5}, "price": 0.0, "order": "given"}
+    table = Table.from_frame(frame, features=["x"], **terms)
+    notes = certified(table, [0.0, 1.0], weights=np.ones(40)).notes
+    assert notes == (cascades.UNSEEN, cascades.HEAVIER, cascades.CHEAPER)
+    twice = Table.from_frame(pd.concat([frame[:20]] * 2), features=["x"], order="given")
+    assert certified(twice, [0.0, 1.0]).notes == (cascades.UNSEEN, cascades.TWICE)
 
 
 def test_a_further_look_is_stated_and_adds(tmp_path):
