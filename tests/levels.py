@@ -482,10 +482,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_page_of_100000_elements_in_one_another_is_bounded",
             "test_time_and_size_are_linear_in_the_page",
         ),
-        "test_store_loaders.py": (
-            "test_scifact_has_its_published_counts",
-            "test_squad_has_its_published_counts",
-        ),
+        "test_store_loaders.py": ("test_scifact_has_its_published_counts",),
         "test_store_markdown.py": (
             "test_a_large_text_is_read_by_a_process_of_its_own",
             "test_marks_that_nothing_closes_cost_little",

@@ -383,25 +383,6 @@ def test_other_wrong_sets_are_told_so(tmp_path):
 
 
 @needs_shared
-def test_squad_has_its_published_counts():
-    """6,078 questions, 3,168 impossible; 646 paragraphs; 16 articles make 5, 7 and 4.
-
-    Each expected source is a chunk.
-    """
-    path = SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json"
-    cases = load_cases(path)
-    articles = {case.extra["article"]: case.split for case in cases}
-    chunks = load_corpus(path).chunks
-    sources = {f"{chunk.source}#{chunk.page}" for chunk in chunks}
-    assert (len(sources), len({chunk.source for chunk in chunks})) == (646, 16)
-    assert (chunks[0].chunk_id, chunks[0].page) == ("Normans#1-1", 1)
-    assert Counter(case.expect_status for case in cases) == {"refuse": 3168, "ok": 2910}
-    assert Counter(articles.values()) == {"tune": 5, "certify": 7, "report": 4}
-    assert Counter(case.split for case in cases) == {"tune": 1873, "certify": 2734, "report": 1471}
-    assert {source for case in cases for source in case.expect_sources} <= sources
-
-
-@needs_shared
 def test_scifact_has_its_published_counts(monkeypatch):
     """809 training and 300 test queries, 919 and 339 judgements, each of one of 5,183 abstracts."""
     tokens = EncoderTokens(None, 256, lambda texts: [len(text) // 8 for text in texts])

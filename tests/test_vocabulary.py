@@ -131,9 +131,7 @@ def test_names_are_nouns():
     ("code", "count"),
     [
         ("def found(): pass", 1),
-        ("for one in (1,): pass", 1),
         ("def f(*, told=None): pass", 1),
-        ("import os as other", 1),
         ("(lambda given: given)(1)", 1),
         ("def f():\n    left = 1", 1),
         ("row.one", 0),

@@ -264,19 +264,14 @@ def test_time_is_linear_in_the_text(unit):
     ("value", "beside", "words"),
     [
         (0.662547, None, "0.6625"),
-        (0.62, 0.7, "0.62"),  # as it was written
         (100 * 0.27, 40.0, "27"),  # 27.000000000000004
         (78.00304, 40.0, "78.0030"),  # a zero that says that more follows
         (0.69996, 0.7, "0.69996"),
-        (0.7, 0.69996, "0.7"),
         (0.7, 0.7, "0.7"),
         (float(np.nextafter(0.7, 0.0)), 0.7, "0.6999999999999998"),
         (-1e-9, None, "0.0000"),
-        (-0.0, None, "0"),
         (float("nan"), 0.7, "missing"),
-        (float("inf"), 0.7, "∞"),
         (float("-inf"), None, "−∞"),
-        (0.62, float("-inf"), "0.62"),
     ],
 )
 def test_a_measurement_in_words(value, beside, words):
