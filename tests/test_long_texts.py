@@ -53,8 +53,11 @@ AT_ONE_PLACE = {
     ),  # at the beginning of a text
     "raglab.words.text._UNDERLINE",  # of a whole line
     "raglab.decision.answer_text._PRINTED_LIST",  # at the beginning of a text
-    # at one place of a line of at most 400 characters
+    # at one place of a line, or where the entry before ended
     "raglab.extensions.clarification.contents_layouts._LED",
+    "raglab.extensions.clarification.contents_layouts._LINKED",
+    "raglab.extensions.clarification.contents_layouts._RUN_IN",
+    "raglab.extensions.clarification.statements._PLAIN_HEAD",
     "raglab.extensions.graph_table.quantities._RANGE_JOINT",
     "raglab.extensions.graph_table.table_records._OPERATION_PATTERNS",  # 1,000 characters
 }
