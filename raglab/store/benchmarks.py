@@ -1,5 +1,9 @@
 """Benchmarks (shore): SQuAD 2.0, BEIR, MT-RAG and CLINC150 as corpora and cases.
 
+Harmless items are left out and counted: a judged query without text (an error if more than half
+have none), a repeated judgement, a blank answer next to others, a blank passage that no answer
+rests on, a task that is not a question.
+
 SQuAD: splits keep whole articles together, articles in the order of the SHA-256 of their titles,
 the first 30 % are `tune`, the next 45 % `certify`, the rest `report`, each border rounded to a
 whole article. From three articles on every split has at least one; 16 articles are 5, 7 and 4.
