@@ -54,7 +54,7 @@ def main() -> None:
                     f"The excess of item {n % 997} is stated in the schedule."
                     for n in range(BATCH * hits)
                 ],
-                "score": [0.5 + n % 400 / 1_000 for n in range(BATCH * hits)],
+                "score": [0.9 - n % 400 / 1_000 for n in range(BATCH * hits)],
             }
         )
         start = process_time()
