@@ -263,20 +263,20 @@ def reach(chosen: list[str]) -> None:
             start = min(each.lineno for each in heads)
             lines.insert(start - 1, " " * first.col_offset + hit)
         path.write_text("".join(lines), encoding="utf-8")
-    plugin, found = PLACE / "plugin", PLACE / "hits"
-    shutil.rmtree(found, ignore_errors=True)
-    for folder in (plugin, found):
+    plugin, hits_folder = PLACE / "plugin", PLACE / "hits"
+    shutil.rmtree(hits_folder, ignore_errors=True)
+    for folder in (plugin, hits_folder):
         folder.mkdir(parents=True, exist_ok=True)
     (plugin / "mutants_reached.py").write_text(PLUGIN, encoding="utf-8")
     words = ("-n", "2", "--dist", "worksteal", "-m", "not full and not weekly")
     subprocess.run(
         (ROOT / ".venv/bin/pytest", "-p", "mutants_reached", *words, *chosen),
         cwd=place,
-        env=environment(place, MUTANTS=str(found)),
+        env=environment(place, MUTANTS=str(hits_folder)),
         check=False,
     )
     tests = {}
-    for part in found.glob("*.json"):
+    for part in hits_folder.glob("*.json"):
         tests |= json.loads(part.read_text(encoding="utf-8"))
     failed = sorted(name for name, row in tests.items() if row["failed"])
     tests = {name: row for name, row in tests.items() if not row["failed"]}

@@ -342,8 +342,8 @@ def test_the_site_builds_without_a_warning(tmp_path):
     html = tmp_path / "html"
     assert 'id="S2.3"' in (html / "explanation" / "rules.html").read_text(encoding="utf-8")
     assert "(start.html)" in (html / "llms.txt").read_text(encoding="utf-8")
-    found = (html / "searchindex.js").read_text(encoding="utf-8")
-    index = json.loads(found.removeprefix("Search.setIndex(").removesuffix(")"))
+    text = (html / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     for place, words in pages.SOUGHT.items():  # of the entries of a word the main one is first
         for word in words:
             first = [

@@ -142,13 +142,13 @@ def write_replies(folder, model):
             records = []
             for number in range(30):
                 is_refused = not is_first and number % 2 < doubts and number % 10 < 1 + doubts
-                said = "I don't know." if is_refused else f"\\boxed{{{15 + (number % 3 == 0)}}}"
+                reply = "I don't know." if is_refused else f"\\boxed{{{15 + (number % 3 == 0)}}}"
                 records.append(
                     {
                         "question_index": number,
                         "input_text": f"{kind} {number}? Let's think step by step.",
                         "GT_answer": "15" if kind == "solve" else "",
-                        "output": f"{'wait ' * (doubts + number % 4)}</think> {said}",
+                        "output": f"{'wait ' * (doubts + number % 4)}</think> {reply}",
                     }
                 )
             path.write_text("\n".join(map(json.dumps, records)))

@@ -2,7 +2,9 @@
 
 A table is UTF-8, or UTF-16 with a byte-order mark, which Excel calls Unicode text. Its first line
 may state the delimiter as Excel does, `sep=;`; else the comma, semicolon, tab or bar is taken that
-parts the records most alike. `csv_records` gives the cells as texts; `csv_frame` reads columns of
+parts the records most alike. The first line holds the heads; a title above them is refused. Decimal
+commas are read and reported, and refused where each may be a thousands separator. Chunks without
+`id` are named c1, c2, …. `csv_records` gives the cells as texts; `csv_frame` reads columns of
 numbers too, with decimal points or commas.
 """
 

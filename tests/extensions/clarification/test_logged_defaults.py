@@ -106,8 +106,10 @@ def agrees(log):
         {row["once"] for row in events(log, table)} for table in (APPLICATIONS, SETTLEMENTS, OPEN)
     )
     assert waiting == applied - settled
-    current, anew = ([row.model_dump_json() for row in rows()] for rows in (log.rows, log.rebuild))
-    assert current == anew
+    stored, rebuilt = (
+        [row.model_dump_json() for row in rows()] for rows in (log.rows, log.rebuild)
+    )
+    assert stored == rebuilt
     for row in log.rows():
         numbers = [
             each["version"] for each in events(log, VERSIONS) if each["row_id"] == row.row_id

@@ -132,16 +132,16 @@ class TestSearch:
 
         The rows behind the chunks are never found.
         """
-        vectors, asked = units(N, 0, grid=grid), units(9, 10, grid=grid)
+        vectors, queries = units(N, 0, grid=grid), units(9, 10, grid=grid)
         index, rounded = made(tmp_path, vectors), vectors.astype("<f2").astype(np.float32)
         flat = dense_index(rounded[:CHUNKS])
         rng = np.random.default_rng(0)
-        scopes = [None, *(rng.integers(CHUNKS, size=rng.integers(90)) for _ in asked[1:])]
+        scopes = [None, *(rng.integers(CHUNKS, size=rng.integers(90)) for _ in queries[1:])]
         for k in (1, 7, 200, CHUNKS, CHUNKS + 9):
             for allowed in (None, scopes):
                 for hits in zip(
-                    index.dense.search(asked, k, allowed),
-                    flat.search(asked, k, allowed),
+                    index.dense.search(queries, k, allowed),
+                    flat.search(queries, k, allowed),
                     strict=True,
                 ):
                     assert np.array_equal(*hits, equal_nan=True)
